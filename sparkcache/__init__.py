@@ -1,0 +1,1 @@
+"""A distributed read-through cache for topics in object storage, for Spark."""

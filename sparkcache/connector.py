@@ -1,0 +1,182 @@
+"""The seam that a kind of topic implements.
+
+A connector knows one format. It finds the ledgers of a topic, says where their
+extents and runs lie, cuts a stream of bytes into runs, and decodes a run to Arrow.
+It neither caches nor counts, and does all its reading through a `Storage`.
+
+The way of the data:
+
+    discover    options, storage     -> a Snapshot: ledgers and their extents
+    runs        an extent            -> its runs, by arithmetic alone
+    split       a stream of bytes    -> the raw bytes of one run after another
+    decode      one raw run          -> record batches
+
+Splitting and decoding are two steps because a load may pass over runs that are
+held already, and must not pay for decoding them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Protocol
+
+from sparkcache.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+
+    from sparkcache.model import Extent, Ledger, Loss, ObjectId, Run
+
+ENTRY_POINT_GROUP = "sparkcache.connectors"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredObject:
+    """A whole small object: its identity, its user metadata, its bytes."""
+
+    id: ObjectId
+    metadata: Mapping[str, str]
+    data: bytes
+
+
+class ByteStream(Protocol):
+    """The bytes of a range of an object, in order."""
+
+    @property
+    def position(self) -> int:
+        """Offset in the object of the byte that the next `read` begins with."""
+
+    def read(self, size_bytes: int) -> bytes:
+        """Return the next bytes: at most `size_bytes`, none only at the end."""
+
+
+class Storage(Protocol):
+    """Reads objects below one root. Raises SourceError, and nothing else."""
+
+    @property
+    def root(self) -> str:
+        """The URI that all names are relative to, without a slash at the end."""
+
+    def list(self) -> Iterator[ObjectId]:
+        """Yield every object below the root, in the order of their names."""
+
+    def get(self, uri: str) -> StoredObject:
+        """Read a whole object."""
+
+    def open(self, object_id: ObjectId, offset: int, size_bytes: int) -> ByteStream:
+        """Read a range of exactly this version of an object, in one request."""
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerMap:
+    """A ledger and where its extents lie, in the order of their entries."""
+
+    ledger: Ledger
+    extents: tuple[Extent, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A topic at the moment of planning.
+
+    Attributes:
+        ledgers: In the order of their ids.
+        losses: Entries known to be missing.
+
+    """
+
+    ledgers: tuple[LedgerMap, ...]
+    losses: tuple[Loss, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RawRun:
+    """A run as it is stored.
+
+    Attributes:
+        run: Its entries.
+        offset: Its first byte in the object: where a later load may begin.
+        data: Its bytes; may be a view of a larger buffer.
+        losses: Entries of it that could not be cut out.
+
+    """
+
+    run: Run
+    offset: int
+    data: bytes | memoryview
+    losses: tuple[Loss, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedRun:
+    """A run as it is cached: batches in the connector's schema, entries ascending."""
+
+    batches: list[pa.RecordBatch]
+    losses: tuple[Loss, ...] = field(default=())
+
+
+class Connector(Protocol):
+    """A kind of topic. Instances hold nothing but constants."""
+
+    name: str
+    """As users name it in the option `connector`."""
+
+    option_names: frozenset[str]
+    """Options that it understands beside the common ones."""
+
+    def topic_name(self, topic: str) -> str:
+        """Return the full name of what users may abbreviate; raises ConfigError."""
+
+    def decoding(self, options: Mapping[str, str]) -> str:
+        """Return what in the options changes decoded rows; raises ConfigError."""
+
+    def schema(self, decoding: str) -> pa.Schema:
+        """Return the columns of every run. Plain types only, as Spark takes them."""
+
+    def entry_columns(self) -> tuple[str, str]:
+        """Return the names of the int64 columns that hold ledger and entry id."""
+
+    def time_column(self) -> str:
+        """Return the name of the timestamp column that time options mean."""
+
+    def discover(
+        self, storage: Storage, topic: str, options: Mapping[str, str]
+    ) -> Snapshot:
+        """Find the ledgers of a topic, given by its full name.
+
+        Raises ConfigError if there is no such topic, SourceError if what is stored
+        is not what its index says.
+        """
+
+    def runs(self, extent: Extent, run_bytes: int) -> Sequence[Run]:
+        """Cut an extent into runs of about `run_bytes` stored bytes each."""
+
+    def split(
+        self, ledger: Ledger, extent: Extent, runs: Sequence[Run], stream: ByteStream
+    ) -> Iterator[RawRun]:
+        """Yield each of `runs`, which are consecutive.
+
+        The stream begins at the extent's first byte if `runs` begin with its first
+        run, otherwise at the `RawRun.offset` once given for the first of them.
+        """
+
+    def decode(self, ledger: Ledger, raw: RawRun, batch_bytes: int) -> DecodedRun:
+        """Decode a run to batches of about `batch_bytes` each.
+
+        What is corrupt becomes a Loss beside the rows that are not.
+        """
+
+
+def find(name: str) -> Connector:
+    """Return the installed connector of that name; raises ConfigError."""
+    installed = {point.name: point for point in entry_points(group=ENTRY_POINT_GROUP)}
+    if name not in installed:
+        raise ConfigError(
+            f"option connector={name!r}: no such connector is installed; "
+            f"there is {', '.join(sorted(installed)) or 'none'}"
+        )
+    connector: Connector = installed[name].load()()
+    return connector

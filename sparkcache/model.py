@@ -1,0 +1,143 @@
+"""The values everything speaks of: positions, objects, ledgers, runs.
+
+All are frozen, hashable and small; none does anything but arithmetic.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Position:
+    """A place in a topic: an entry of a ledger. Written `ledger:entry`."""
+
+    ledger: int
+    entry: int
+
+    @classmethod
+    def parse(cls, text: str) -> Position:
+        """Read `ledger:entry`; raises ValueError for anything else."""
+        ledger, separator, entry = text.partition(":")
+        if not (separator and ledger.isdecimal() and entry.isdecimal()):
+            raise ValueError(f"{text!r} is not a position 'ledger:entry'")
+        return cls(int(ledger), int(entry))
+
+    def __str__(self) -> str:
+        return f"{self.ledger}:{self.entry}"
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectId:
+    """One version of one stored object.
+
+    Attributes:
+        uri: Where it lies, such as `s3://bucket/key` or `file:///dir/name`.
+        size_bytes: Its whole length.
+        version: What changes when its content does: ETag, or time and inode.
+
+    """
+
+    uri: str
+    size_bytes: int
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """One immutable piece of a topic, as one version of its object.
+
+    Attributes:
+        connector: Name of the connector that can read it.
+        topic: The topic's full name and place; the same for all its ledgers.
+        id: Orders the ledgers of a topic.
+        object: Where its entries lie. Part of the identity: a ledger whose object
+            was overwritten is another ledger, so nothing stale is ever a hit.
+        decoding: The connector's options that change what decoding yields.
+
+    """
+
+    connector: str
+    topic: str
+    id: int
+    object: ObjectId
+    decoding: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """What a connector reads in one go: consecutive entries, consecutive bytes.
+
+    Attributes:
+        first: Id of its first entry.
+        last: Id of its last entry, included.
+        offset: Its first byte in the object.
+        size_bytes: How many bytes it has there.
+
+    """
+
+    first: int
+    last: int
+    offset: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Run:
+    """Consecutive entries of one ledger, `first` to `last`, both included."""
+
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunKey:
+    """A run of a ledger: the unit that is cached, counted and evicted."""
+
+    ledger: Ledger
+    run: Run
+
+    def __str__(self) -> str:
+        return f"{self.ledger.topic} {self.ledger.id}:{self.run.first}-{self.run.last}"
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Entries that cannot be delivered, and why.
+
+    Attributes:
+        uri: The object they lie in.
+        offset: Where in it the trouble begins, in bytes.
+        ledger: The ledger's id.
+        first: First entry lost.
+        last: Last entry lost, included.
+        expected: What should have been there.
+        found: What was there.
+
+    """
+
+    uri: str
+    offset: int
+    ledger: int
+    first: int
+    last: int
+    expected: str
+    found: str
+
+    def __str__(self) -> str:
+        return (
+            f"entries {self.ledger}:{self.first}-{self.last} lost: {self.uri} at byte "
+            f"{self.offset}: expected {self.expected}, found {self.found}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ReadToken:
+    """One planned read of one partition: the same for every attempt at it.
+
+    Stage ids are unique within an application, so a task that is retried or
+    run twice counts once, and both sides of a self-join count.
+    """
+
+    stage: int
+    partition: int
