@@ -52,6 +52,9 @@ class ByteStream(Protocol):
     def read(self, size_bytes: int) -> bytes:
         """Return the next bytes: at most `size_bytes`, none only at the end."""
 
+    def close(self) -> None:
+        """Give up the rest."""
+
 
 class Storage(Protocol):
     """Reads objects below one root. Raises SourceError, and nothing else."""

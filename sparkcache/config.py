@@ -1,0 +1,367 @@
+"""What users can set: one frozen record, and how its values are found.
+
+A value is taken from the first place that has it: the options of a scan, the Spark
+conf `spark.sparkcache.*`, a conf file, the default. `conf/sparkcache.conf` is
+written by `python -m sparkcache.config`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import textwrap
+from dataclasses import Field, dataclass, field, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from sparkcache.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+CONF_PREFIX = "spark.sparkcache."
+CONF_FILE_VARIABLE = "SPARKCACHE_CONF"
+
+_KIB = 1024
+_BYTE_UNITS = {"": 1, "b": 1} | {
+    unit + suffix: _KIB**power
+    for power, unit in enumerate("kmgt", start=1)
+    for suffix in ("", "b", "ib")
+}
+_SECOND_UNITS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+
+
+def parse_bytes(text: str) -> int:
+    """Read a size as Spark writes it: `512m`, `1g`, `2MiB`, `4096`."""
+    number, unit = _number_and_unit(text, _BYTE_UNITS, "a size such as 512m or 1g")
+    return int(number * _BYTE_UNITS[unit])
+
+
+def parse_seconds(text: str) -> float:
+    """Read a duration as Spark writes it: `500ms`, `10s`, `3min`, `1h`."""
+    number, unit = _number_and_unit(text, _SECOND_UNITS, "a duration such as 10s")
+    return number * _SECOND_UNITS[unit]
+
+
+def parse_bool(text: str) -> bool:
+    """Read `true` or `false`, in any case."""
+    match text.strip().lower():
+        case "true":
+            return True
+        case "false":
+            return False
+    raise ValueError("true or false")
+
+
+def format_bytes(size_bytes: int) -> str:
+    """Write a size so that `parse_bytes` reads it back."""
+    for unit, factor in (("g", _KIB**3), ("m", _KIB**2), ("k", _KIB)):
+        if size_bytes and size_bytes % factor == 0:
+            return f"{size_bytes // factor}{unit}"
+    return str(size_bytes)
+
+
+def _number_and_unit(
+    text: str, units: Mapping[str, float], wanted: str
+) -> tuple[float, str]:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", text.strip().lower())
+    if match is None or match[2] not in units:
+        raise ValueError(wanted)
+    return float(match[1]), match[2]
+
+
+Setting: TypeAlias = "bool | int | float | str | None"
+
+
+def _setting(
+    default: Setting,
+    doc: str,
+    *,
+    parse: Callable[[str], Setting],
+    show: Callable[[Any], str] = str,
+    least: float | None = None,
+    most: float | None = None,
+    scan: bool = False,
+) -> Any:  # noqa: ANN401 - what a dataclass field is
+    return field(
+        default=default,
+        metadata={
+            "doc": doc,
+            "parse": parse,
+            "show": show,
+            "least": least,
+            "most": most,
+            "scan": scan,
+        },
+    )
+
+
+def _bytes(default: int, doc: str, *, least: int = 0, scan: bool = False) -> Any:  # noqa: ANN401
+    return _setting(
+        default, doc, parse=parse_bytes, show=format_bytes, least=least, scan=scan
+    )
+
+
+def _seconds(default: float, doc: str, *, scan: bool = False) -> Any:  # noqa: ANN401
+    return _setting(
+        default,
+        doc,
+        parse=parse_seconds,
+        show=lambda value: f"{value:g}s",
+        least=0,
+        scan=scan,
+    )
+
+
+def _bool(default: bool, doc: str, *, scan: bool = False) -> Any:  # noqa: ANN401
+    return _setting(
+        default,
+        doc,
+        parse=parse_bool,
+        show=lambda value: str(value).lower(),
+        scan=scan,
+    )
+
+
+def _text(doc: str) -> Any:  # noqa: ANN401
+    return _setting(None, doc, parse=str, show=lambda value: value or "", scan=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheConfig:
+    """How sparkcache behaves. Sizes are in bytes, times in seconds.
+
+    Raises ConfigError if a value is out of range.
+    """
+
+    enabled: bool = _bool(
+        True, "Off: every task loads for itself, as if there were no node.", scan=True
+    )
+    max_bytes: int = _bytes(
+        1 << 30,
+        "Hard limit of an executor's cache: runs held, being loaded, and mapped by "
+        "readers. 0 turns keeping off.",
+    )
+    run_bytes: int = _bytes(
+        2 << 20,
+        "Stored bytes of a run, the unit that is cached. Decoded it is larger by the "
+        "compression ratio.",
+        least=1024,
+        scan=True,
+    )
+    batch_bytes: int = _bytes(
+        1 << 20, "Decoded bytes of a record batch.", least=1024, scan=True
+    )
+    partition_bytes: int = _bytes(
+        64 << 20, "Stored bytes of a Spark partition, about.", least=1024, scan=True
+    )
+    trigger: float = _setting(
+        0.98,
+        "Runs are evicted when more than this share of maxBytes is held.",
+        parse=float,
+        least=0,
+        most=1,
+    )
+    watermark: float = _setting(
+        0.90, "Eviction goes on down to this share.", parse=float, least=0, most=1
+    )
+    ttl_create_s: float = _seconds(
+        180, "How long a run lives that nobody has read yet. 0: see ttl."
+    )
+    ttl_after_read_s: float = _seconds(
+        10, "How long a run lives after it was last read. 0: see ttl."
+    )
+    ttl_s: float = _seconds(
+        15,
+        "Takes the place of ttlCreate or ttlAfterRead where one of them is 0; where "
+        "both are, a run lives this long after it was last touched.",
+    )
+    ttl_expected_s: float = _seconds(
+        3600, "How long a run waits for a planned reader before it is queued again."
+    )
+    max_requeues: int = _setting(
+        5,
+        "How often a run is queued again while planned readers have not come.",
+        parse=int,
+        least=0,
+    )
+    extend_recently_accessed: bool = _bool(
+        False, "Queue a run again that was accessed since the last look at it."
+    )
+    drop_after_last_read: bool = _bool(
+        True, "Let go of a run at once when its last planned reader has read it."
+    )
+    read_ahead_bytes: int = _bytes(
+        32 << 20, "Decoded bytes that may be loaded ahead of each reader."
+    )
+    loaders: int = _setting(
+        0, "Loader processes of a node. 0: one per core.", parse=int, least=0, most=256
+    )
+    startup_timeout_s: float = _seconds(
+        20, "How long a task waits for a node to start.", scan=True
+    )
+    request_timeout_s: float = _seconds(
+        120, "How long a task waits for a run before it loads for itself.", scan=True
+    )
+    endpoint: str | None = _text("URL of the S3 server. Empty: as boto3 finds it.")
+    region: str | None = _text("Region of the S3 server. Empty: as boto3 finds it.")
+    path_style: bool = _bool(
+        False, "Address buckets as endpoint/bucket, not bucket.endpoint.", scan=True
+    )
+    storage_attempts: int = _setting(
+        5,
+        "How often a request to the storage is tried, with back-off.",
+        parse=int,
+        least=1,
+        scan=True,
+    )
+    storage_timeout_s: float = _seconds(
+        30, "How long a request to the storage may be silent.", scan=True
+    )
+
+    def __post_init__(self) -> None:
+        for spec in fields(self):
+            value, least, most = (
+                getattr(self, spec.name),
+                spec.metadata["least"],
+                spec.metadata["most"],
+            )
+            if (least is not None and value < least) or (
+                most is not None and value > most
+            ):
+                limits = f"at least {least}" if most is None else f"{least} to {most}"
+                raise ConfigError(f"{option_name(spec)}={value!r}: must be {limits}")
+        if self.watermark > self.trigger:
+            raise ConfigError(
+                f"watermark={self.watermark}: must not be above trigger={self.trigger}"
+            )
+
+    @classmethod
+    def resolve(
+        cls,
+        *,
+        options: Mapping[str, str] | None = None,
+        conf: Mapping[str, str] | None = None,
+        base: CacheConfig | None = None,
+    ) -> CacheConfig:
+        """Return the configuration in force.
+
+        Args:
+            options: Of a scan, by option name in any case. Unknown names are ignored:
+                the data source has options of its own.
+            conf: Spark's conf; keys that do not begin with `spark.sparkcache.` are
+                ignored.
+            base: What holds where neither says anything; if None, the file that the
+                variable `SPARKCACHE_CONF` names, then the defaults.
+
+        """
+        config = from_file() if base is None else base
+        given = {
+            key.removeprefix(CONF_PREFIX).lower(): (key, value)
+            for key, value in (conf or {}).items()
+            if key.startswith(CONF_PREFIX)
+        }
+        given |= {key.lower(): (key, value) for key, value in (options or {}).items()}
+        return config._with(given)
+
+    def to_conf(self) -> dict[str, str]:
+        """Return every setting as a Spark conf."""
+        return {
+            CONF_PREFIX + option_name(spec): spec.metadata["show"](
+                getattr(self, spec.name)
+            )
+            for spec in fields(self)
+        }
+
+    def _with(self, given: Mapping[str, tuple[str, str]]) -> CacheConfig:
+        changes: dict[str, Any] = {
+            spec.name: _parse(spec, *given[option_name(spec).lower()])
+            for spec in fields(self)
+            if option_name(spec).lower() in given
+        }
+        return replace(self, **changes)
+
+
+def option_name(spec: Field[Any]) -> str:
+    """Return a setting's name for users: `max_bytes` is `maxBytes`."""
+    words = spec.name.removesuffix("_s").split("_")
+    return words[0] + "".join(word.capitalize() for word in words[1:])
+
+
+def scan_option_names() -> frozenset[str]:
+    """Return the settings that a single scan may have of its own."""
+    return frozenset(
+        option_name(spec) for spec in fields(CacheConfig) if spec.metadata["scan"]
+    )
+
+
+def node_option_names() -> frozenset[str]:
+    """Return the settings that hold for a whole node."""
+    return frozenset(map(option_name, fields(CacheConfig))) - scan_option_names()
+
+
+def from_file() -> CacheConfig:
+    """Read the file that `SPARKCACHE_CONF` names: `key value` lines, as Spark's."""
+    path = os.environ.get(CONF_FILE_VARIABLE)
+    if not path:
+        return CacheConfig()
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise ConfigError(f"{CONF_FILE_VARIABLE}={path}: {error}") from error
+    known = {
+        CONF_PREFIX + option_name(spec): option_name(spec).lower()
+        for spec in fields(CacheConfig)
+    }
+    given = {}
+    for number, line in enumerate(lines, start=1):
+        key, _, value = line.strip().replace("=", " ", 1).partition(" ")
+        if not key or key.startswith("#"):
+            continue
+        if key not in known:
+            raise ConfigError(f"{path}:{number}: {suggest(key, known)}")
+        given[known[key]] = (f"{path}:{number}: {key}", value.strip())
+    return CacheConfig()._with(given)
+
+
+def suggest(name: str, known: Mapping[str, object] | frozenset[str]) -> str:
+    """Say that a name is unknown, and which one may have been meant."""
+    by_lower = {candidate.lower(): candidate for candidate in known}
+    close = difflib.get_close_matches(name.lower(), by_lower, n=1)
+    hint = f"did you mean {by_lower[close[0]]}?" if close else f"known: {sorted(known)}"
+    return f"unknown option {name}; {hint}"
+
+
+def conf_file() -> str:
+    """Return a conf file that documents every setting with its default."""
+    parts = [
+        "# Settings of sparkcache, each with its default. Use this file by setting "
+        f"{CONF_FILE_VARIABLE}\n# to its path, or give the lines as Spark conf. "
+        "Those marked (scan) are options of a\n# single scan as well.\n"
+    ]
+    defaults = CacheConfig().to_conf()
+    for spec in fields(CacheConfig):
+        scope = " (scan)" if spec.metadata["scan"] else ""
+        doc = textwrap.wrap(spec.metadata["doc"] + scope, width=85)
+        key = CONF_PREFIX + option_name(spec)
+        parts.append("".join(f"# {line}\n" for line in doc))
+        parts[-1] += f"#{key} {defaults[key]}".rstrip() + "\n"
+    return "\n".join(parts)
+
+
+def _parse(spec: Field[Any], key: str, text: str) -> Setting:
+    if spec.default is None and not text:
+        return None
+    try:
+        value: Setting = spec.metadata["parse"](text)
+    except ValueError as error:
+        wanted = {int: "a whole number", float: "a number"}.get(
+            spec.metadata["parse"], str(error)
+        )
+        raise ConfigError(f"{key}={text!r}: must be {wanted}") from error
+    return value
+
+
+if __name__ == "__main__":
+    print(conf_file(), end="")

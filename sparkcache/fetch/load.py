@@ -1,0 +1,54 @@
+"""One load: one ranged GET, cut into runs while its bytes arrive."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sparkcache.errors import SourceError
+from sparkcache.model import Extent, Ledger, Run
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from sparkcache.connector import Connector, RawRun, Storage
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Consecutive runs of one extent, to be read in one go.
+
+    Attributes:
+        ledger: Whose runs they are.
+        extent: Which extent of it.
+        runs: The runs.
+        offset: Where the first of them begins in the object.
+        end: Where to stop reading: the next run's offset if it is known, otherwise
+            the end of the extent.
+
+    """
+
+    ledger: Ledger
+    extent: Extent
+    runs: tuple[Run, ...]
+    offset: int
+    end: int
+
+
+def fetch(connector: Connector, storage: Storage, load: Load) -> Generator[RawRun]:
+    """Yield the runs of a load as they arrive. Raises SourceError."""
+    stream = storage.open(load.ledger.object, load.offset, load.end - load.offset)
+    try:
+        missing = set(load.runs)
+        for raw in connector.split(load.ledger, load.extent, load.runs, stream):
+            missing.discard(raw.run)
+            yield raw
+        if missing:
+            raise SourceError(
+                load.ledger.object.uri,
+                offset=stream.position,
+                expected=f"runs {sorted(missing)}",
+                found="nothing of them",
+            )
+    finally:
+        stream.close()

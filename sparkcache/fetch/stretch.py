@@ -1,0 +1,48 @@
+"""What one task reads: stretches of runs, in the order in which it wants them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sparkcache.config import CacheConfig
+from sparkcache.model import Extent, Ledger, Run, RunKey
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Consecutive runs of one extent.
+
+    Attributes:
+        ledger: Whose runs they are.
+        extent: Which extent of it.
+        runs: All runs of the extent: those before `start` tell the way to it.
+        start: Index of the first run wanted.
+        stop: Index after the last run wanted.
+
+    """
+
+    ledger: Ledger
+    extent: Extent
+    runs: tuple[Run, ...]
+    start: int
+    stop: int
+
+    def key(self, index: int) -> RunKey:
+        """Return the key of a run, by its index in `runs`."""
+        return RunKey(self.ledger, self.runs[index])
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """All that one task reads, and where.
+
+    Attributes:
+        root: URI of the storage's root.
+        config: How to reach it, and how to decode.
+        stretches: In the order in which they are wanted.
+
+    """
+
+    root: str
+    config: CacheConfig
+    stretches: tuple[Stretch, ...]

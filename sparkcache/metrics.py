@@ -1,0 +1,76 @@
+"""What a node has counted: one frozen record, which can be added to another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metrics:
+    """Counters since the node began, and what it holds now.
+
+    requests = hits + waits + misses.
+
+    Attributes:
+        requests: Runs that tasks asked for.
+        hits: Served from memory at once.
+        waits: Asked for while they were being loaded already.
+        misses: Asked for when they were neither held nor being loaded.
+        streamed: Served without being kept, for want of room.
+        served_bytes: Size of all runs served.
+        loads: Loads begun.
+        failures: Loads that failed.
+        gets: GET requests for content.
+        received_bytes: Bytes of content received from the storage.
+        retries: Requests to the storage made again.
+        inserts: Runs taken in.
+        evicted_by_size: Runs evicted to make room.
+        evicted_by_ttl: Runs that outlived their time.
+        evicted_by_last_read: Runs let go of when their last planned reader had read.
+        evicted_by_plan_end: Runs dropped because the plan that waited for them ended.
+        evicted_unread: Runs evicted although reads were still expected.
+        requeues: Runs queued again instead of being evicted.
+        runs: Runs held now.
+        held_bytes: Shared memory that exists now, or has been granted.
+        peak_bytes: The most it ever was.
+
+    """
+
+    requests: int = 0
+    hits: int = 0
+    waits: int = 0
+    misses: int = 0
+    streamed: int = 0
+    served_bytes: int = 0
+    loads: int = 0
+    failures: int = 0
+    gets: int = 0
+    received_bytes: int = 0
+    retries: int = 0
+    inserts: int = 0
+    evicted_by_size: int = 0
+    evicted_by_ttl: int = 0
+    evicted_by_last_read: int = 0
+    evicted_by_plan_end: int = 0
+    evicted_unread: int = 0
+    requeues: int = 0
+    runs: int = 0
+    held_bytes: int = 0
+    peak_bytes: int = 0
+
+    def __add__(self, other: Metrics) -> Metrics:
+        return Metrics(
+            **{
+                spec.name: getattr(self, spec.name) + getattr(other, spec.name)
+                for spec in fields(self)
+            }
+        )
+
+    def __sub__(self, earlier: Metrics) -> Metrics:
+        """Return what was counted since; what is held now is a difference too."""
+        return Metrics(
+            **{
+                spec.name: getattr(self, spec.name) - getattr(earlier, spec.name)
+                for spec in fields(self)
+            }
+        )

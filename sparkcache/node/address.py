@@ -1,0 +1,106 @@
+"""Where a node is reached: a socket in the executor's own directory.
+
+    <executor's local directory>/sparkcache/   mode 0700
+        socket      the node listens
+        lock        held by whoever starts a node
+        log         what the node and its loaders say
+
+A socket's path may have 107 bytes; a longer one is reached through a descriptor of
+its directory.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sparkcache.errors import CacheUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_CREDENTIALS = struct.Struct("3i")
+
+
+class Address:
+    """A node's directory and what lies in it."""
+
+    def __init__(self, executor_dir: Path) -> None:
+        self.executor_dir = executor_dir
+        self.directory = executor_dir / "sparkcache"
+        self.lock = self.directory / "lock"
+        self.log = self.directory / "log"
+        self._socket = "socket"
+
+    def __repr__(self) -> str:
+        return f"Address({self.directory})"
+
+    @classmethod
+    def of_this_executor(cls) -> Address:
+        """Return the address that all tasks of this executor share."""
+        directories = os.environ.get("SPARK_LOCAL_DIRS", "")
+        if not directories:
+            raise CacheUnavailable("SPARK_LOCAL_DIRS is not set: not a Spark worker")
+        return cls(Path(directories.split(",")[0]))
+
+    def prepare(self) -> None:
+        """Make the directory, for this user alone."""
+        try:
+            self.directory.mkdir(mode=0o700, exist_ok=True)
+            status = self.directory.stat()
+        except OSError as error:
+            raise CacheUnavailable(f"no directory for the node: {error}") from error
+        if status.st_uid != os.getuid() or status.st_mode & 0o077:
+            raise CacheUnavailable(f"{self.directory} is open to other users")
+
+    def connect(self, timeout_s: float) -> socket.socket:
+        """Return a connection; raises OSError if nobody listens."""
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        sock.settimeout(timeout_s)
+        try:
+            with self._short_path() as path:
+                sock.connect(path)
+            require_same_user(sock)
+        except BaseException:
+            sock.close()
+            raise
+        return sock
+
+    def listen(self) -> socket.socket:
+        """Return a listening socket; one that was left behind is replaced."""
+        (self.directory / self._socket).unlink(missing_ok=True)
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            with self._short_path() as path:
+                sock.bind(path)
+            sock.listen(socket.SOMAXCONN)
+        except BaseException:
+            sock.close()
+            raise
+        return sock
+
+    def remove_socket(self) -> None:
+        """Leave nothing that could be connected to."""
+        (self.directory / self._socket).unlink(missing_ok=True)
+
+    @contextmanager
+    def _short_path(self) -> Iterator[str]:
+        fd = os.open(self.directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            yield f"/proc/self/fd/{fd}/{self._socket}"
+        finally:
+            os.close(fd)
+
+
+def require_same_user(sock: socket.socket) -> None:
+    """Raise PermissionError unless the other side is a process of this user."""
+    credentials = sock.getsockopt(
+        socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size
+    )
+    _, uid, _ = _CREDENTIALS.unpack(credentials)
+    if uid != os.getuid():
+        raise PermissionError(f"the other side is user {uid}, not {os.getuid()}")

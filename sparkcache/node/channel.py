@@ -1,0 +1,225 @@
+"""Messages over a Unix stream socket, with descriptors beside them.
+
+A frame is its length (uint32, little-endian), the number of descriptors that come
+with it (0 or 1, one byte), and that many bytes of msgpack.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from collections import deque
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import msgspec
+
+from sparkcache.errors import CacheUnavailable
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+    from collections.abc import Callable, Iterator
+
+    from sparkcache.node.messages import Message
+
+_HEADER = struct.Struct("<IB")
+_LIMIT_BYTES = 16 << 20
+_CHUNK_BYTES = 256 << 10
+_MOST_DESCRIPTORS = 16
+
+T = TypeVar("T")
+
+
+class BrokenChannelError(CacheUnavailable):
+    """The other side is gone, or does not speak the protocol."""
+
+
+class Frames(Generic[T]):
+    """Cuts what arrives into messages. Owns descriptors until they are handed out."""
+
+    def __init__(self, types: Any) -> None:  # noqa: ANN401 - a union of types
+        self._decoder: msgspec.msgpack.Decoder[T] = msgspec.msgpack.Decoder(types)
+        self._data = bytearray()
+        self._descriptors: deque[int] = deque()
+
+    def feed(self, data: bytes, descriptors: list[int]) -> None:
+        """Take in what was received."""
+        self._data += data
+        self._descriptors.extend(descriptors)
+
+    def messages(self) -> Iterator[tuple[T, int | None]]:
+        """Yield each whole message and its descriptor, which the caller then owns."""
+        while len(self._data) >= _HEADER.size:
+            size, descriptors = _HEADER.unpack_from(self._data)
+            if size > _LIMIT_BYTES or descriptors > 1:
+                raise BrokenChannelError(
+                    f"a frame of {size} bytes and {descriptors} descriptors"
+                )
+            end = _HEADER.size + size
+            if len(self._data) < end:
+                return
+            payload = bytes(self._data[_HEADER.size : end])
+            del self._data[:end]
+            try:
+                message = self._decoder.decode(payload)
+                fd = self._descriptors.popleft() if descriptors else None
+            except (msgspec.MsgspecError, IndexError) as error:
+                raise BrokenChannelError(
+                    f"a frame that is no message: {error}"
+                ) from error
+            yield message, fd
+
+    def close(self) -> None:
+        """Close the descriptors that nobody took."""
+        while self._descriptors:
+            os.close(self._descriptors.popleft())
+
+
+class Channel(Generic[T]):
+    """The blocking side of a connection: a task, or a loader."""
+
+    def __init__(self, sock: socket.socket, types: Any) -> None:  # noqa: ANN401
+        self._socket = sock
+        self._frames = Frames[T](types)
+        self._waiting: deque[tuple[T, int | None]] = deque()
+
+    def send(self, message: Message, fd: int | None = None) -> None:
+        """Send a message; the descriptor stays the caller's."""
+        frame = _frame(message, fd)
+        try:
+            if fd is None:
+                self._socket.sendall(frame)
+            else:
+                sent = socket.send_fds(self._socket, [frame], [fd])
+                self._socket.sendall(frame[sent:])
+        except OSError as error:
+            raise BrokenChannelError(f"while sending: {error}") from error
+
+    def receive(self) -> tuple[T, int | None]:
+        """Wait for a message; the caller owns the descriptor."""
+        while not self._waiting:
+            try:
+                data, descriptors, _, _ = socket.recv_fds(
+                    self._socket, _CHUNK_BYTES, _MOST_DESCRIPTORS
+                )
+            except OSError as error:
+                raise BrokenChannelError(f"while waiting: {error}") from error
+            self._frames.feed(data, descriptors)
+            if not data:
+                raise BrokenChannelError("the other side is gone")
+            self._waiting.extend(self._frames.messages())
+        return self._waiting.popleft()
+
+    def close(self) -> None:
+        """Hang up."""
+        for _, fd in self._waiting:
+            if fd is not None:
+                os.close(fd)
+        self._waiting.clear()
+        self._frames.close()
+        self._socket.close()
+
+
+class AsyncChannel(Generic[T]):
+    """The node's side of a connection, driven by its event loop.
+
+    Args:
+        on_message: Called with each message and its descriptor, which it owns.
+        on_close: Called once, when the other side is gone or spoke nonsense.
+
+    """
+
+    def __init__(
+        self,
+        loop: AbstractEventLoop,
+        sock: socket.socket,
+        types: Any,  # noqa: ANN401
+        *,
+        on_message: Callable[[T, int | None], None],
+        on_close: Callable[[], None],
+    ) -> None:
+        self._loop = loop
+        self._socket = sock
+        self._frames = Frames[T](types)
+        self._on_message = on_message
+        self._on_close = on_close
+        self._unsent: deque[tuple[bytes, int | None]] = deque()
+        self._closed = False
+        sock.setblocking(False)
+        loop.add_reader(sock, self._readable)
+
+    def send(self, message: Message, fd: int | None = None) -> None:
+        """Send a message, later if need be; the descriptor stays the caller's."""
+        if self._closed:
+            return
+        own_fd = None if fd is None else os.dup(fd)
+        self._unsent.append((_frame(message, fd), own_fd))
+        if len(self._unsent) == 1:
+            self._writable()
+
+    def close(self) -> None:
+        """Hang up; `on_close` is called."""
+        if self._closed:
+            return
+        self._closed = True
+        self._loop.remove_reader(self._socket)
+        self._loop.remove_writer(self._socket)
+        for _, fd in self._unsent:
+            if fd is not None:
+                os.close(fd)
+        self._unsent.clear()
+        self._frames.close()
+        self._socket.close()
+        self._on_close()
+
+    def _readable(self) -> None:
+        try:
+            data, descriptors, _, _ = socket.recv_fds(
+                self._socket, _CHUNK_BYTES, _MOST_DESCRIPTORS
+            )
+        except BlockingIOError:
+            return
+        except OSError:
+            self.close()
+            return
+        self._frames.feed(data, descriptors)
+        try:
+            for message, fd in self._frames.messages():
+                self._on_message(message, fd)
+                if self._closed:
+                    return
+        except BrokenChannelError:
+            self.close()
+            return
+        if not data:
+            self.close()
+
+    def _writable(self) -> None:
+        while self._unsent:
+            frame, fd = self._unsent[0]
+            try:
+                if fd is None:
+                    sent = self._socket.send(frame)
+                else:
+                    sent = socket.send_fds(self._socket, [frame], [fd])
+                    os.close(fd)
+            except BlockingIOError:
+                self._loop.add_writer(self._socket, self._writable)
+                return
+            except OSError:
+                self.close()
+                return
+            if sent < len(frame):
+                self._unsent[0] = (frame[sent:], None)
+            else:
+                self._unsent.popleft()
+        self._loop.remove_writer(self._socket)
+
+
+def _frame(message: Message, fd: int | None) -> bytes:
+    payload = msgspec.msgpack.encode(message)
+    if len(payload) > _LIMIT_BYTES:
+        raise BrokenChannelError(
+            f"{type(message).__name__} of {len(payload)} bytes, limit {_LIMIT_BYTES}"
+        )
+    return _HEADER.pack(len(payload), fd is not None) + payload

@@ -1,0 +1,131 @@
+"""A load under way, and how one is laid out.
+
+Runs of an extent follow one another in the stored bytes, and where a run begins is
+known only once its extent was read as far as that. So a load begins at the nearest
+place known before the run that is wanted and takes in what is missing on the way. It
+ends where a run begins that is here already or that the task does not want, if that
+place is known, otherwise with the extent: then other tasks that want the rest join
+it, and when nobody does it is given up. So bytes are fetched once, whoever waits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from sparkcache.fetch.load import Load
+from sparkcache.node.messages import Decoded
+from sparkcache.node.task import Span, Task
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from sparkcache.fetch.stretch import Scan, Stretch
+    from sparkcache.model import RunKey
+
+
+@dataclass(eq=False, slots=True)
+class Flight:
+    """One load, from its request to its end.
+
+    Attributes:
+        scan: Whose settings it is made with.
+        begin: Index of its first run among the runs of the extent.
+        load: What to read.
+        skip: Indexes of runs that are passed over.
+        tasks: Those that it is made for; nobody left, and it is given up.
+        waiters: Tasks that wait, by the index of the run they wait for.
+        next: Index of the run that comes next.
+        pending: A run that is decoded and waits for room, if one does.
+        granted_bytes: Reserved for a run that is being written.
+        streams: Tasks that will get a run through a pipe, which is not there yet.
+        attempt: 0, or 1 the second time.
+        cancelled: Nothing more of it is wanted; its loader has been told.
+
+    """
+
+    scan: Scan
+    begin: int
+    load: Load
+    skip: frozenset[int] = frozenset()
+    tasks: set[Task] = field(default_factory=set)
+    waiters: dict[int, list[Task]] = field(default_factory=dict)
+    next: int = 0
+    pending: Decoded | None = None
+    granted_bytes: int = 0
+    streams: list[Task] = field(default_factory=list)
+    attempt: int = 0
+    cancelled: bool = False
+
+    def key(self, index: int) -> RunKey:
+        """Return the key of a run, by its index in the load."""
+        return RunKey(self.load.ledger, self.load.runs[index])
+
+    def span(self, index: int | None = None) -> Span:
+        """Return where in the extent a run lies, or all that is still to come."""
+        if index is not None:
+            first, stop = index, index + 1
+        else:
+            first, stop = self.next, len(self.load.runs)
+        return Span(
+            self.load.ledger, self.load.extent, self.begin + first, self.begin + stop
+        )
+
+    def keys(self) -> list[tuple[int, RunKey]]:
+        """Return the runs still to come, with their indexes."""
+        return [
+            (index, self.key(index))
+            for index in range(self.next, len(self.load.runs))
+            if index not in self.skip
+        ]
+
+    def is_awaited(self) -> bool:
+        """Tell whether somebody waits for a run still to come."""
+        return any(self.waiters.values())
+
+
+def lay_out(
+    scan: Scan,
+    stretch: Stretch,
+    index: int,
+    *,
+    is_here: Callable[[RunKey], bool],
+    offsets: Mapping[int, int],
+) -> Flight:
+    """Lay out the load that brings a stretch's run of that index.
+
+    Args:
+        scan: Whose load it is.
+        stretch: Where the run lies.
+        index: Its index in the stretch's runs.
+        is_here: Tells whether a run is held, or being loaded.
+        offsets: Where runs of the extent begin, by their first entry, as far as known.
+
+    """
+    runs, extent = stretch.runs, stretch.extent
+    begin = index
+    while begin > 0 and runs[begin].first not in offsets:
+        begin -= 1
+    end = index + 1
+    while end < len(runs) and not (
+        runs[end].first in offsets
+        and (end >= stretch.stop or is_here(stretch.key(end)))
+    ):
+        end += 1
+    extent_end = extent.offset + extent.size_bytes
+    return Flight(
+        scan,
+        begin,
+        Load(
+            stretch.ledger,
+            extent,
+            runs[begin:end],
+            offsets[runs[begin].first] if begin > 0 else extent.offset,
+            offsets[runs[end].first] if end < len(runs) else extent_end,
+        ),
+        frozenset(
+            at - begin
+            for at in range(begin, end)
+            if at != index and is_here(stretch.key(at))
+        ),
+    )

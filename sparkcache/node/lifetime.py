@@ -1,0 +1,71 @@
+"""How long a node lives: as long as its executor.
+
+An executor ends when its JVM does, which a pidfd tells at once and after any kind of
+death; or, in local mode, when Spark removes the executor's directory while the JVM
+goes on.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+    from collections.abc import Callable
+
+_LOOK_EVERY_S = 0.5
+
+
+def watch(
+    loop: AbstractEventLoop, *, pid: int, directory: Path, on_end: Callable[[], None]
+) -> None:
+    """Call `on_end` once the process has ended or the directory is another one."""
+    try:
+        pidfd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        loop.call_soon(on_end)
+        return
+    loop.add_reader(pidfd, on_end)
+    identity = _identity(directory)
+
+    def look() -> None:
+        if _identity(directory) == identity is not None:
+            loop.call_later(_LOOK_EVERY_S, look)
+        else:
+            on_end()
+
+    look()
+
+
+def executor_pid() -> int:
+    """Return the JVM that this process works for, or else its parent.
+
+    A Python worker is forked by a daemon that the JVM has started, or is started by
+    the JVM itself.
+    """
+    pid = os.getppid()
+    while pid > 1:
+        name, parent = _name_and_parent(pid)
+        if name == "java":
+            return pid
+        pid = parent
+    return os.getppid()
+
+
+def _identity(directory: Path) -> tuple[int, int] | None:
+    try:
+        status = directory.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _name_and_parent(pid: int) -> tuple[str, int]:
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return "", 0
+    name, _, rest = text.partition("(")[2].rpartition(")")
+    return name, int(rest.split()[1])

@@ -1,0 +1,177 @@
+"""What tasks, the node and its loaders say to each other.
+
+    task -> node      Open, Take, Finish, EndPlans, Ask
+    node -> task      Served and Streamed (with a descriptor), Failed, Refused, Told
+    node -> loader    Start, Grant, Deny, Cancel
+    loader -> node    Decoded, Loaded and Streamed (with a descriptor), Passed, Ended,
+                      Failed
+
+Every message is one frame: its length, how many descriptors come with it, then
+msgpack. What does not decode to one of the types of its direction ends the
+connection.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+from sparkcache.config import CacheConfig
+from sparkcache.errors import SourceError
+from sparkcache.fetch.load import Load
+from sparkcache.fetch.stretch import Scan
+from sparkcache.metrics import Metrics
+from sparkcache.model import ReadToken
+from sparkcache.plan import Plan
+
+PROTOCOL_VERSION = 1
+
+
+class Message(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """The base of all messages."""
+
+
+class Open(Message, frozen=True):
+    """A task begins: what it will read, as whom, and under which settings.
+
+    `epoch` orders the settings and plans of an application: what a task of a newer
+    stage says holds.
+    """
+
+    version: int
+    scan: Scan
+    token: ReadToken
+    epoch: int
+    settings: CacheConfig
+    plans: tuple[Plan, ...]
+
+
+class Take(Message, frozen=True):
+    """Wants a run: by stretch, and by index in its runs.
+
+    `read` are runs that the task has finished with since it last spoke, `released`
+    those that it maps no longer, each as (stretch, index).
+    """
+
+    stretch: int
+    index: int
+    read: tuple[tuple[int, int], ...] = ()
+    released: tuple[tuple[int, int], ...] = ()
+
+
+class Finish(Message, frozen=True):
+    """Wants no more; says the last things a Take would have said."""
+
+    read: tuple[tuple[int, int], ...] = ()
+    released: tuple[tuple[int, int], ...] = ()
+
+
+class EndPlans(Message, frozen=True):
+    """These plans are over, by id."""
+
+    ids: tuple[str, ...]
+
+
+class Ask(Message, frozen=True):
+    """Wants the node's metrics."""
+
+
+class Served(Message, frozen=True):
+    """The run, in the descriptor that comes along."""
+
+    size_bytes: int
+
+
+class Streamed(Message, frozen=True):
+    """There is no room for this run: it comes through the pipe that comes along."""
+
+
+class Failed(Message, frozen=True):
+    """The storage failed; what a SourceError says."""
+
+    uri: str
+    offset: int | None
+    expected: str
+    found: str
+
+    @classmethod
+    def of(cls, error: SourceError) -> Failed:
+        """Put an error into a message."""
+        return cls(error.uri, error.offset, error.expected, error.found)
+
+    def error(self) -> SourceError:
+        """Take the error out again."""
+        return SourceError(
+            self.uri, offset=self.offset, expected=self.expected, found=self.found
+        )
+
+
+class Refused(Message, frozen=True):
+    """The node cannot serve this task, for this reason."""
+
+    reason: str
+
+
+class Told(Message, frozen=True):
+    """The node's metrics."""
+
+    metrics: Metrics
+
+
+class Start(Message, frozen=True):
+    """A loader's next load. Runs at the indexes in `skip` are passed over."""
+
+    root: str
+    config: CacheConfig
+    load: Load
+    skip: frozenset[int]
+
+
+class Grant(Message, frozen=True):
+    """There is room for the run just decoded."""
+
+
+class Deny(Message, frozen=True):
+    """There is none: drop it and go on, once `readers` have got it through pipes."""
+
+    readers: int
+
+
+class Cancel(Message, frozen=True):
+    """Drop it, and the rest of the load too."""
+
+
+class Decoded(Message, frozen=True):
+    """A run is decoded, would take that much, and begins there in its object."""
+
+    index: int
+    size_bytes: int
+    offset: int
+
+
+class Passed(Message, frozen=True):
+    """A run was passed over, as told; it begins there in its object."""
+
+    index: int
+    offset: int
+
+
+class Loaded(Message, frozen=True):
+    """The run granted, in the descriptor that comes along."""
+
+    index: int
+
+
+class Ended(Message, frozen=True):
+    """The load is over, as asked or because it was cancelled; what it cost."""
+
+    gets: int
+    received_bytes: int
+    retries: int
+
+
+FromTask: TypeAlias = Open | Take | Finish | EndPlans | Ask
+ToTask: TypeAlias = Served | Streamed | Failed | Refused | Told
+ToLoader: TypeAlias = Start | Grant | Deny | Cancel
+FromLoader: TypeAlias = Decoded | Passed | Loaded | Streamed | Ended | Failed

@@ -1,0 +1,120 @@
+"""A task, as the node sees it."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sparkcache.cache import CachedRun
+    from sparkcache.fetch.stretch import Scan, Stretch
+    from sparkcache.model import Extent, Ledger, ReadToken, RunKey
+    from sparkcache.node.messages import Message
+
+
+class Peer(Protocol):
+    """Where messages go. Never blocks, never fails: a peer that is gone is closed."""
+
+    def send(self, message: Message, fd: int | None = None) -> None:
+        """Send a message; the descriptor stays the caller's."""
+
+    def close(self) -> None:
+        """Hang up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Consecutive runs of an extent, by their indexes in it; `stop` not included."""
+
+    ledger: Ledger
+    extent: Extent
+    first: int
+    stop: int
+
+
+@dataclass(eq=False, slots=True)
+class Task:
+    """One connection of a task: what it reads, maps and waits for.
+
+    Attributes:
+        peer: Its connection.
+        scan: What it reads; None until it has said so.
+        token: As whom it reads.
+        plan_ids: The plans that it reads under.
+        cursor: Stretch and index of the run it asked for last.
+        waiting: Whether it waits for that run.
+        pins: Runs that it maps, by stretch and index.
+        ahead: Sizes of runs that were loaded for it and that it has not asked for yet.
+
+    """
+
+    peer: Peer
+    scan: Scan | None = None
+    token: ReadToken | None = None
+    plan_ids: tuple[str, ...] = ()
+    cursor: tuple[int, int] = (0, 0)
+    waiting: bool = False
+    pins: dict[tuple[int, int], CachedRun[int]] = field(default_factory=dict)
+    ahead: dict[RunKey, int] = field(default_factory=dict)
+    _scouted: int = 0
+    _begins: tuple[int, ...] = ()
+    _stretch_of: dict[tuple[Ledger, Extent], int] = field(default_factory=dict)
+
+    def begin(self, scan: Scan, token: ReadToken, plan_ids: tuple[str, ...]) -> None:
+        """Note what it will read."""
+        self.scan, self.token, self.plan_ids = scan, token, plan_ids
+        lengths = (stretch.stop - stretch.start for stretch in scan.stretches)
+        self._begins = (0, *accumulate(lengths))
+        self._stretch_of = {
+            (stretch.ledger, stretch.extent): at
+            for at, stretch in enumerate(scan.stretches)
+        }
+
+    @property
+    def stretches(self) -> tuple[Stretch, ...]:
+        """What it reads, in order."""
+        return self.scan.stretches if self.scan else ()
+
+    def reads(self, place: tuple[int, int]) -> bool:
+        """Tell whether a stretch and index lie in what it said it will read."""
+        at, index = place
+        return (
+            0 <= at < len(self.stretches)
+            and self.stretches[at].start <= index < self.stretches[at].stop
+        )
+
+    def key(self, place: tuple[int, int]) -> RunKey:
+        """Return the key of a run, by stretch and index."""
+        return self.stretches[place[0]].key(place[1])
+
+    def ordinal(self, place: tuple[int, int]) -> int:
+        """Return which of its runs that is, counted from 0."""
+        at, index = place
+        return self._begins[at] + index - self.stretches[at].start
+
+    def wants(self, span: Span) -> bool:
+        """Tell whether it waits for any run of a span, or will come to one."""
+        at = self._stretch_of.get((span.ledger, span.extent))
+        if at is None or at < self.cursor[0]:
+            return False
+        stretch = self.stretches[at]
+        first = stretch.start
+        if at == self.cursor[0]:
+            first = self.cursor[1] + (not self.waiting)
+        return max(first, span.first) < min(stretch.stop, span.stop)
+
+    def scout(self, most: int) -> Iterator[tuple[int, int]]:
+        """Yield the places that it comes to next, each once in its life.
+
+        Looks no further than `most` runs beyond its cursor.
+        """
+        self._scouted = max(self._scouted, self.ordinal(self.cursor) + 1)
+        limit = min(self.ordinal(self.cursor) + most, self._begins[-1])
+        while self._scouted < limit:
+            ordinal, self._scouted = self._scouted, self._scouted + 1
+            at = bisect_right(self._begins, ordinal) - 1
+            yield at, self.stretches[at].start + ordinal - self._begins[at]

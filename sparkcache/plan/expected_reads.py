@@ -1,0 +1,95 @@
+"""How many planned scans have still to read each run.
+
+A plan says how many consumers read a run. Each of them reads it in one task, whose
+token is the same for every attempt at it, and whose runs come in a fixed order. So
+a token that has finished with its run k has finished with all before it, and one
+number per token tells a read from its repetition.
+
+Source: Apache Pulsar PIP-430 counts the cursors at or before an entry when it is
+cached, and adds one when an entry is to be delivered again. Different here: the
+consumers are counted before they exist, and a read that is repeated was never
+counted in the first place, so nothing is to be added.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from sparkcache.model import ReadToken, RunKey
+    from sparkcache.plan.consumers import Plan
+
+
+@dataclass(slots=True)
+class _Progress:
+    plan: Plan
+    reads: Counter[RunKey] = field(default_factory=Counter)
+    done: dict[ReadToken, int] = field(default_factory=dict)
+
+
+class ExpectedReads:
+    """The reads to come of every plan that is under way."""
+
+    def __init__(self) -> None:
+        self._active: dict[str, _Progress] = {}
+        self._ended: set[str] = set()
+
+    def __repr__(self) -> str:
+        return f"ExpectedReads({', '.join(self._active) or 'no plan'})"
+
+    def begin(self, plan: Plan) -> bool:
+        """Take up a plan; False if it is known or over already."""
+        if plan.id in self._active or plan.id in self._ended:
+            return False
+        self._active[plan.id] = _Progress(plan)
+        return True
+
+    def end(self, ids: Iterable[str]) -> list[Plan]:
+        """Forget plans, for good: tasks that come late do not bring them back."""
+        ended = []
+        for plan_id in ids:
+            self._ended.add(plan_id)
+            progress = self._active.pop(plan_id, None)
+            if progress is not None:
+                ended.append(progress.plan)
+        return ended
+
+    def expected(self, key: RunKey) -> int:
+        """Return how many planned reads of a run are still to come."""
+        return sum(
+            max(_planned(progress.plan, key) - progress.reads[key], 0)
+            for progress in self._active.values()
+        )
+
+    def mark_read(
+        self, plan_ids: Iterable[str], token: ReadToken, ordinal: int, key: RunKey
+    ) -> bool:
+        """Note that a task has finished with the run that is its `ordinal`-th.
+
+        Returns whether that was a planned read that had not been counted.
+        """
+        counted = False
+        for plan_id in plan_ids:
+            progress = self._active.get(plan_id)
+            if progress is None or ordinal <= progress.done.get(token, -1):
+                continue
+            progress.done[token] = ordinal
+            if progress.reads[key] < _planned(progress.plan, key):
+                progress.reads[key] += 1
+                counted = True
+        return counted
+
+    def check(self) -> None:
+        """Assert the invariants. For tests: O(n)."""
+        assert not self._ended & self._active.keys()
+        for progress in self._active.values():
+            for key, reads in progress.reads.items():
+                assert 0 <= reads <= _planned(progress.plan, key)
+
+
+def _planned(plan: Plan, key: RunKey) -> int:
+    return sum(consumer.reads(key) for consumer in plan.consumers)

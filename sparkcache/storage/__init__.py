@@ -1,0 +1,43 @@
+"""Ranged reads of stored objects: S3 through boto3, and local directories."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from sparkcache.errors import ConfigError
+from sparkcache.storage.local import LocalStorage
+from sparkcache.storage.s3 import S3Storage
+from sparkcache.storage.traffic import Traffic
+
+if TYPE_CHECKING:
+    from sparkcache.config import CacheConfig
+    from sparkcache.connector import Storage
+
+__all__ = ["LocalStorage", "S3Storage", "Traffic", "normal_root", "open_storage"]
+
+_S3_SCHEMES = frozenset({"s3", "s3a", "s3n"})
+
+
+def normal_root(path: str) -> str:
+    """Return the one URI of a root that users may write in several ways.
+
+    `s3a://bucket/x/` is `s3://bucket/x`, `/data` is `file:///data`. Raises ConfigError
+    for a scheme that there is no storage for.
+    """
+    parts = urlsplit(path)
+    if parts.scheme in _S3_SCHEMES and parts.netloc:
+        return f"s3://{parts.netloc}{parts.path}".rstrip("/")
+    if parts.scheme in {"", "file"} and parts.path.startswith("/"):
+        return f"file://{parts.path}".rstrip("/")
+    raise ConfigError(
+        f"path={path!r}: must be s3://bucket, s3://bucket/prefix, or an absolute path "
+        "of a directory"
+    )
+
+
+def open_storage(root: str, config: CacheConfig, traffic: Traffic) -> Storage:
+    """Return the storage below a root, given as `normal_root` returns it."""
+    if root.startswith("s3://"):
+        return S3Storage(root, config, traffic)
+    return LocalStorage(root, traffic)
