@@ -1,0 +1,60 @@
+"""A run in memory, as the cache knows it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from sparkcache.cache.deadline_queue import DeadlineQueue
+    from sparkcache.model import RunKey
+
+V = TypeVar("V")
+
+
+class Place(Enum):
+    """Under what a run's bytes are counted."""
+
+    KEPT = auto()
+    LENT = auto()
+    GONE = auto()
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class CachedRun(Generic[V]):
+    """One run and its state. Equal to itself only; the cache alone changes it.
+
+    Attributes:
+        key: Which run.
+        value: What the caller keeps for it, never looked into.
+        size_bytes: What it counts for.
+        expected_reads: Planned reads still to come.
+        pins: How many readers map it.
+        place: KEPT: look-ups find it. LENT: they do not, and its bytes count until
+            its last reader lets go. GONE: it counts no more.
+        requeues: How often it was spared since it was inserted or came to be expected.
+        accessed: Looked up since it was inserted or last spared.
+        was_read: Read since it was inserted, where reads change the time to live.
+        since_s: When its time began.
+        deadlines: The queue in which its time runs; None unless KEPT.
+
+    """
+
+    key: RunKey
+    value: V
+    size_bytes: int
+    expected_reads: int = 0
+    pins: int = 0
+    place: Place = Place.GONE
+    requeues: int = 0
+    accessed: bool = False
+    was_read: bool = False
+    since_s: float = 0.0
+    deadlines: DeadlineQueue[V] | None = None
+
+    def __repr__(self) -> str:
+        return (
+            f"<{self.key}: {self.size_bytes} bytes {self.place.name.lower()}, "
+            f"{self.expected_reads} reads expected, {self.pins} pins>"
+        )

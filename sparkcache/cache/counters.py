@@ -1,0 +1,33 @@
+"""What has happened in a cache."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Counters:
+    """Counts since the cache was made. They only grow.
+
+    Attributes:
+        inserted: Runs taken in.
+        refused: Reservations for which there was no room.
+        expired: Runs removed because their time was over.
+        evicted: Runs removed to make room.
+        invalidated: Runs removed because the caller said so.
+        given_up: Runs among the expired and evicted that had reads to come.
+        requeued_expired: Runs whose time was over, and that were spared.
+        requeued_evicted: Runs that stood in the way of others, and were spared.
+        looked_at: Runs that passes looked at: their work.
+
+    """
+
+    inserted: int = 0
+    refused: int = 0
+    expired: int = 0
+    evicted: int = 0
+    invalidated: int = 0
+    given_up: int = 0
+    requeued_expired: int = 0
+    requeued_evicted: int = 0
+    looked_at: int = 0

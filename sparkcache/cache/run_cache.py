@@ -1,0 +1,368 @@
+"""The runs of one node: which are held, for how long, and which goes next.
+
+The pure core. It touches no memory: a run's `value` is the caller's, and whatever
+returns runs says "these are no longer kept, free them". It reads no clock: `now_s` is
+an argument and never goes backwards. It has one caller: nothing happens in between.
+
+A run lives like this:
+
+    reserve -> insert -> get, mark_read... -> expire or reserve or remove   kept
+    reserve -> lend                                                         lent
+    reserve -> unreserve                                                    failed
+
+and, in each of the first two, is pinned while a reader maps it. A kept run that is
+removed under its readers is lent from then on: it is returned at once, so that the
+caller can close its descriptor, and its bytes count until the last unpin.
+
+Two queues decide. `Expiry` knows whose time is over, `RemovalQueue` who goes when room
+is needed; both spare runs by the same rule, and being spared begins a run's time anew.
+A run is held if and only if a pass at this moment would keep it. Whether that pass has
+taken place makes no difference to a look-up, only to the memory.
+
+Source: Apache Pulsar PIP-430 (order, trigger, watermark, requeues) and RocketMQ's dual
+time to live. Different here: the limit is hard, because room is made before a run
+exists; and what could never fit evicts nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from sparkcache.cache.cached_run import CachedRun, Place
+from sparkcache.cache.counters import Counters
+from sparkcache.cache.expiry import Expiry
+from sparkcache.cache.holdings import Holdings
+from sparkcache.cache.ledger_runs import LedgerRuns
+from sparkcache.cache.removal_queue import RemovalQueue
+
+if TYPE_CHECKING:
+    from sparkcache.cache.settings import Settings
+    from sparkcache.model import Ledger, RunKey
+
+V = TypeVar("V")
+
+
+class RunCache(Generic[V]):
+    """Runs by key, within a limit of bytes and of runs.
+
+    Attributes:
+        counters: What has happened so far.
+
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.counters = Counters()
+        self._settings = settings
+        self._ledgers: dict[Ledger, LedgerRuns[V]] = {}
+        self._queue: RemovalQueue[V] = RemovalQueue(settings, self.counters)
+        self._expiry: Expiry[V] = Expiry(settings.ttl)
+        self._holdings = Holdings()
+        self._ceiling_bytes = settings.max_bytes
+        self._ceiling_runs = settings.max_runs
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def __repr__(self) -> str:
+        return (
+            f"<RunCache of {len(self)} runs in {len(self._ledgers)} ledgers: "
+            f"{self.held_bytes} of {self._settings.max_bytes} bytes held, "
+            f"{self.kept_bytes} kept>"
+        )
+
+    @property
+    def settings(self) -> Settings:
+        """The limits and the policy in force."""
+        return self._settings
+
+    @property
+    def held_bytes(self) -> int:
+        """What counts towards the limit: kept, reserved and lent."""
+        return self._holdings.held.bytes
+
+    @property
+    def kept_bytes(self) -> int:
+        """What look-ups can find."""
+        return self._holdings.kept.bytes
+
+    def get(self, key: RunKey, now_s: float) -> CachedRun[V] | None:
+        """Look up a run to read it."""
+        run = self.peek(key, now_s)
+        if run is not None:
+            run.accessed = True
+            self._expiry.read(run, now_s)
+        return run
+
+    def peek(self, key: RunKey, now_s: float) -> CachedRun[V] | None:
+        """Look up a run without any effect."""
+        runs = self._ledgers.get(key.ledger)
+        run = None if runs is None else runs.get(key.run)
+        return None if run is None or self._is_dead(run, now_s) else run
+
+    def held_in(
+        self, ledger: Ledger, first: int, last: int, now_s: float
+    ) -> list[RunKey]:
+        """List the runs with any of the entries first..last, ascending; no effect."""
+        runs = self._ledgers.get(ledger)
+        if runs is None:
+            return []
+        return [
+            run.key
+            for run in runs.overlapping(first, last)
+            if not self._is_dead(run, now_s)
+        ]
+
+    def reserve(self, size_bytes: int, now_s: float) -> tuple[bool, list[CachedRun[V]]]:
+        """Make room for a run that is about to be created.
+
+        Returns whether there is room, and what was evicted for it. What cannot fit
+        beside the reserved, the lent and the pinned is refused and evicts nothing.
+        """
+        _require_size(size_bytes)
+        settings, holdings = self._settings, self._holdings
+        if not holdings.could_fit(size_bytes, settings.max_bytes, settings.max_runs):
+            self.counters.refused += 1
+            return False, []
+        removed: list[CachedRun[V]] = []
+        then_bytes = holdings.held.bytes + size_bytes
+        excess_runs = holdings.held.runs + 1 - settings.max_runs
+        if then_bytes > settings.trigger_bytes:
+            excess_bytes = then_bytes - settings.watermark_bytes
+            removed = self._shrink(excess_bytes, excess_runs, now_s)
+        elif excess_runs > 0:
+            removed = self._shrink(0, excess_runs, now_s)
+        holdings.reserve(size_bytes)
+        return True, removed
+
+    def unreserve(self, size_bytes: int) -> None:
+        """Give back a reservation that comes to nothing."""
+        self._holdings.unreserve(size_bytes)
+
+    def insert(
+        self,
+        key: RunKey,
+        value: V,
+        *,
+        size_bytes: int,
+        expected_reads: int,
+        now_s: float,
+    ) -> CachedRun[V] | None:
+        """Keep a run, in the place of a reservation of its size.
+
+        None if the run is here already. That one stays, as if inserted just now, even
+        if its time was over: a key names bytes that never change. The reservation is
+        given back then, and `value` is the caller's to free.
+        """
+        _require_reads(expected_reads)
+        runs = self._ledgers.get(key.ledger)
+        old = None if runs is None else runs.get(key.run)
+        if old is not None:
+            self._holdings.unreserve(size_bytes)
+            old.expected_reads = expected_reads
+            old.was_read = False
+            self._queue.renew(old)
+            self._expiry.start(old, now_s)
+            return None
+        run = CachedRun(key, value, size_bytes, expected_reads)
+        self._holdings.keep(run)
+        if runs is None:
+            runs = self._ledgers[key.ledger] = LedgerRuns()
+        runs.add(run)
+        self._queue.add(run)
+        self._expiry.start(run, now_s)
+        self.counters.inserted += 1
+        return run
+
+    def lend(
+        self, key: RunKey, value: V, *, size_bytes: int, now_s: float
+    ) -> CachedRun[V]:
+        """Serve a run without keeping it, in the place of a reservation of its size.
+
+        Pin it for its readers before any of them lets go: it is gone with the last.
+        """
+        run = CachedRun(key, value, size_bytes, since_s=now_s)
+        self._holdings.lend(run)
+        return run
+
+    def pin(self, run: CachedRun[V]) -> None:
+        """Note that a reader maps the run."""
+        self._holdings.pin(run)
+
+    def unpin(self, run: CachedRun[V]) -> bool:
+        """Note that a reader let go; returns whether the run's bytes went with it."""
+        return self._holdings.unpin(run)
+
+    def mark_read(self, key: RunKey, now_s: float) -> int | None:
+        """Note that a planned read is done; returns how many are left.
+
+        None if the run is not held. Reads beyond the expected ones leave it at 0.
+        """
+        run = self.peek(key, now_s)
+        if run is None:
+            return None
+        if run.expected_reads:
+            run.expected_reads -= 1
+        self._expiry.read(run, now_s)
+        return run.expected_reads
+
+    def set_expected(self, key: RunKey, expected_reads: int, now_s: float) -> bool:
+        """Say anew how many reads are to come; returns whether the run is held.
+
+        The first to be expected, and the last to be called off, begin its time anew.
+        """
+        _require_reads(expected_reads)
+        run = self.peek(key, now_s)
+        if run is None:
+            return False
+        changes_state = bool(run.expected_reads) != bool(expected_reads)
+        run.expected_reads = expected_reads
+        if changes_state:
+            run.requeues = 0
+            self._expiry.start(run, now_s)
+        return True
+
+    def expire(self, now_s: float) -> list[CachedRun[V]]:
+        """Remove the runs whose time is over; requeue those with reads to come.
+
+        Also frees what a lowered limit could not free at once.
+        """
+        removed = []
+        for queue in self._expiry.queues:
+            while (run := queue.head()) is not None:
+                self.counters.looked_at += 1
+                if not self._expiry.is_over(run, now_s):
+                    break
+                if self._queue.spares(run):
+                    self._queue.requeue(run)
+                    self._expiry.start(run, now_s)
+                    self.counters.requeued_expired += 1
+                else:
+                    self._remove(run)
+                    removed.append(run)
+        self.counters.expired += len(removed)
+        self._count_given_up(removed)
+        return removed + self._shrink_to_limit(now_s)
+
+    def next_deadline_s(self) -> float | None:
+        """When `expire` will have work; None if never."""
+        return self._expiry.next_deadline_s()
+
+    def evict(self, size_bytes: int, now_s: float) -> list[CachedRun[V]]:
+        """Free at least so many bytes, if so many can be freed."""
+        _require_size(size_bytes)
+        return self._shrink(size_bytes, 0, now_s)
+
+    def remove(self, key: RunKey) -> CachedRun[V] | None:
+        """Remove a run, whatever is expected of it; None if it is not here."""
+        runs = self._ledgers.get(key.ledger)
+        run = None if runs is None else runs.get(key.run)
+        if run is not None:
+            self._invalidate([run])
+        return run
+
+    def invalidate_ledger(self, ledger: Ledger) -> list[CachedRun[V]]:
+        """Remove all runs of a ledger."""
+        runs = self._ledgers.get(ledger)
+        return [] if runs is None else self._invalidate(runs.all())
+
+    def invalidate_topic(self, topic: str) -> list[CachedRun[V]]:
+        """Remove all runs of all ledgers of a topic."""
+        of_topic = [
+            runs for ledger, runs in self._ledgers.items() if ledger.topic == topic
+        ]
+        return self._invalidate([run for runs in of_topic for run in runs.all()])
+
+    def clear(self) -> list[CachedRun[V]]:
+        """Remove all runs. Reservations stay: their loads are under way."""
+        return self._invalidate(self._queue.all())
+
+    def configure(self, settings: Settings, now_s: float) -> list[CachedRun[V]]:
+        """Change the limits and the policy; returns what no longer fits.
+
+        What is reserved, lent or pinned may exceed a lowered limit until it is let go.
+        """
+        self._settings = settings
+        self._queue.configure(settings)
+        self._expiry.configure(settings.ttl)
+        removed = self._shrink_to_limit(now_s)
+        self._ceiling_bytes = max(settings.max_bytes, self._holdings.held.bytes)
+        self._ceiling_runs = max(settings.max_runs, self._holdings.held.runs)
+        return removed
+
+    def check(self) -> None:
+        """Assert the invariants. For tests: O(n)."""
+        self._holdings.check()
+        self._expiry.check()
+        queued = self._queue.all()
+        indexed = [run for runs in self._ledgers.values() for run in runs.all()]
+        assert set(queued) == set(indexed)
+        assert len(queued) == len(indexed) == len(self._expiry)
+        assert all(run.deadlines is not None for run in queued)
+        for ledger, runs in self._ledgers.items():
+            runs.check()
+            assert len(runs)
+            assert all(run.key.ledger == ledger for run in runs.all())
+        kept, pinned = self._holdings.kept, self._holdings.pinned
+        assert kept.runs == len(queued)
+        assert kept.bytes == sum(run.size_bytes for run in queued)
+        assert pinned.runs == sum(run.pins > 0 for run in queued)
+        assert pinned.bytes == sum(run.size_bytes for run in queued if run.pins)
+        assert all(run.place is Place.KEPT for run in queued)
+        assert all(run.expected_reads >= 0 and run.pins >= 0 for run in queued)
+        assert self._holdings.held.bytes <= self._ceiling_bytes
+        assert self._holdings.held.runs <= self._ceiling_runs
+
+    def _is_dead(self, run: CachedRun[V], now_s: float) -> bool:
+        return self._expiry.is_over(run, now_s) and not self._queue.spares(run)
+
+    def _shrink_to_limit(self, now_s: float) -> list[CachedRun[V]]:
+        held, settings = self._holdings.held, self._settings
+        if held.bytes <= settings.max_bytes and held.runs <= settings.max_runs:
+            return []
+        excess_bytes = 0
+        if held.bytes > settings.max_bytes:
+            excess_bytes = held.bytes - settings.watermark_bytes
+        return self._shrink(excess_bytes, held.runs - settings.max_runs, now_s)
+
+    def _shrink(self, size_bytes: int, runs: int, now_s: float) -> list[CachedRun[V]]:
+        removed, requeued = self._queue.shrink(size_bytes, runs)
+        for run in requeued:
+            self._expiry.start(run, now_s)
+        for run in removed:
+            self._let_go(run)
+        self.counters.evicted += len(removed)
+        self._count_given_up(removed)
+        return removed
+
+    def _invalidate(self, runs: list[CachedRun[V]]) -> list[CachedRun[V]]:
+        for run in runs:
+            self._remove(run)
+        self.counters.invalidated += len(runs)
+        return runs
+
+    def _remove(self, run: CachedRun[V]) -> None:
+        self._queue.remove(run)
+        self._let_go(run)
+
+    def _let_go(self, run: CachedRun[V]) -> None:
+        """Forget a run that is out of the removal queue."""
+        self._expiry.stop(run)
+        self._holdings.drop(run)
+        ledger = run.key.ledger
+        runs = self._ledgers[ledger]
+        runs.remove(run)
+        if not runs:
+            del self._ledgers[ledger]
+
+    def _count_given_up(self, removed: list[CachedRun[V]]) -> None:
+        self.counters.given_up += sum(run.expected_reads > 0 for run in removed)
+
+
+def _require_size(size_bytes: int) -> None:
+    if size_bytes <= 0:
+        raise ValueError(f"size_bytes is {size_bytes}: use 1 or more")
+
+
+def _require_reads(expected_reads: int) -> None:
+    if expected_reads < 0:
+        raise ValueError(f"expected_reads is {expected_reads}: use 0 or more")

@@ -1,0 +1,111 @@
+"""How much a cache may hold, and for how long.
+
+Source of the time to live: Apache RocketMQ, tiered storage, issue 10572 (create and
+after-read) and Apache Pulsar PIP-430 (a single one, requeues). Source of trigger and
+watermark: PIP-430. Different here: the limit is hard, and the trigger can be set.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+
+
+@dataclass(frozen=True, slots=True)
+class Ttl:
+    """How long a run lives, in seconds. 0 ends at once, `math.inf` never.
+
+    Attributes:
+        create_s: One that nobody has read or expects to: since it was inserted.
+        after_read_s: One that was read and that nobody expects to read again: since
+            its last read. None: reads change nothing, as in PIP-430. Longer than
+            `create_s` is legal.
+        expected_s: One with reads to come: since it was inserted, read or requeued,
+            whichever was last.
+
+    """
+
+    create_s: float
+    after_read_s: float | None
+    expected_s: float
+
+    def __post_init__(self) -> None:
+        _require_time("create_s", self.create_s)
+        _require_time("expected_s", self.expected_s)
+        if self.after_read_s is not None:
+            _require_time("after_read_s", self.after_read_s)
+
+
+def resolve_ttl(
+    create_s: float, after_read_s: float, *, legacy_s: float, expected_s: float
+) -> Ttl:
+    """Settle which durations hold when some are switched off (0 or negative).
+
+    One of `create_s` and `after_read_s` switched off takes the legacy duration. Both
+    off, or no legacy duration to take: the legacy policy, which is `legacy_s` since
+    the last access. If that is off too, nothing is kept for reads nobody expects.
+    """
+    legacy_s = max(legacy_s, 0.0)
+    both_off = create_s <= 0 and after_read_s <= 0
+    one_off = create_s <= 0 or after_read_s <= 0
+    if both_off or (one_off and not legacy_s):
+        return Ttl(legacy_s, legacy_s, expected_s)
+    return Ttl(
+        create_s if create_s > 0 else legacy_s,
+        after_read_s if after_read_s > 0 else legacy_s,
+        expected_s,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The limits of a cache and its policy. All may change while it runs.
+
+    Attributes:
+        max_bytes: What is held never exceeds it. 0: nothing is held at all.
+        max_runs: How many runs are held at most.
+        ttl: How long they live.
+        trigger: Making room evicts when more than this share of `max_bytes` would be
+            held...
+        watermark: ...and then until no more than this share is.
+        max_requeues: How often a run with reads to come is spared.
+        extend_recently_accessed: Whether a run that was accessed since a pass last
+            spared it is spared again. Off in Pulsar since 5.0, because it keeps what
+            everybody has read.
+
+    """
+
+    max_bytes: int
+    max_runs: int
+    ttl: Ttl
+    trigger: float = 0.98
+    watermark: float = 0.90
+    max_requeues: int = 5
+    extend_recently_accessed: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("max_bytes", "max_runs", "max_requeues"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} is {getattr(self, name)}: use 0 or more")
+        if not 0 < self.trigger <= 1:
+            raise ValueError(f"trigger is {self.trigger}: use a share in (0, 1]")
+        if not 0 < self.watermark <= self.trigger:
+            raise ValueError(
+                f"watermark is {self.watermark}: use a share in (0, {self.trigger}], "
+                "up to the trigger"
+            )
+
+    @property
+    def trigger_bytes(self) -> int:
+        """More than this, and making room evicts."""
+        return int(self.max_bytes * self.trigger)
+
+    @property
+    def watermark_bytes(self) -> int:
+        """No more than this is left then."""
+        return int(self.max_bytes * self.watermark)
+
+
+def _require_time(name: str, value_s: float) -> None:
+    if not 0 <= value_s <= inf:  # refuses NaN as well
+        raise ValueError(f"{name} is {value_s}: use 0 or more seconds")
