@@ -49,7 +49,7 @@ class Ledger:
 
     Attributes:
         connector: Name of the connector that can read it.
-        topic: The topic's full name and place; the same for all its ledgers.
+        topic: The topic's full name; the same for all its ledgers.
         id: Orders the ledgers of a topic.
         object: Where its entries lie. Part of the identity: a ledger whose object
             was overwritten is another ledger, so nothing stale is ever a hit.

@@ -112,6 +112,15 @@ class RunCache(Generic[V]):
             if not self._is_dead(run, now_s)
         ]
 
+    def keys_of(self, topic: str) -> list[RunKey]:
+        """The runs here of a topic, overdue ones too; no effect."""
+        return [
+            run.key
+            for ledger, runs in self._ledgers.items()
+            if ledger.topic == topic
+            for run in runs.all()
+        ]
+
     def reserve(self, size_bytes: int, now_s: float) -> tuple[bool, list[CachedRun[V]]]:
         """Make room for a run that is about to be created.
 

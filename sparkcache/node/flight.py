@@ -71,7 +71,7 @@ class Flight:
             self.load.ledger, self.load.extent, self.begin + first, self.begin + stop
         )
 
-    def keys(self) -> list[tuple[int, RunKey]]:
+    def rest(self) -> list[tuple[int, RunKey]]:
         """Return the runs still to come, with their indexes."""
         return [
             (index, self.key(index))

@@ -117,7 +117,7 @@ class Loads:
         )
         flight.attempt = attempt
         flight.tasks.add(task)
-        for index, key in flight.keys():
+        for index, key in flight.rest():
             self._by_key[key] = (flight, index)
         self._queue.append(flight)
 
@@ -266,7 +266,7 @@ class Loads:
         peer.send(Deny(len(flight.streams)))
 
     def _may_go_ahead(self, flight: Flight, run: Decoded) -> bool:
-        """Reserve room for a run that nobody waits for yet, if it may be so far ahead."""
+        """Reserve room for a run that nobody waits for, if it may be so far ahead."""
         limit_bytes = self._room.ahead_bytes() - run.size_bytes
         readers = [task for task in flight.tasks if task.wants(flight.span(run.index))]
         if not any(sum(task.ahead.values()) <= limit_bytes for task in readers):
@@ -299,7 +299,7 @@ class Loads:
                 task.peer.send(message)
 
     def _forget(self, flight: Flight) -> None:
-        for _, key in flight.keys():
+        for _, key in flight.rest():
             if self._by_key.get(key, (None,))[0] is flight:
                 del self._by_key[key]
         flight.tasks.clear()

@@ -1,4 +1,4 @@
-"""The node's event loop: sockets, loaders and timers, and the one Service they drive."""
+"""The node's event loop: sockets, loaders and timers, and the Service they drive."""
 
 from __future__ import annotations
 

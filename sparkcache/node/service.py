@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from sparkcache.model import RunKey
     from sparkcache.node.messages import (
         Decoded,
-        EndPlans,
         Ended,
+        EndPlans,
         Failed,
         Finish,
         Open,
@@ -92,6 +92,7 @@ class Service:
         self._plans = ExpectedReads()
         self._tasks: set[Task] = set()
         self._count: Counter[str] = Counter()
+        self._peak_bytes = 0
         self.loads = Loads(self, self._count)
 
     def __repr__(self) -> str:
@@ -225,6 +226,7 @@ class Service:
         """Make room for a run; False if there can be none."""
         fits, evicted = self._cache.reserve(size_bytes, self._now())
         self._free(evicted)
+        self._peak_bytes = max(self._peak_bytes, self._cache.held_bytes)
         return fits
 
     def unreserve(self, size_bytes: int) -> None:
@@ -255,7 +257,17 @@ class Service:
 
     def metrics(self) -> Metrics:
         """Return what was counted so far."""
-        return Metrics(**self._count, runs=len(self._cache))
+        core = self._cache.counters
+        return Metrics(
+            **self._count,
+            evicted_by_size=core.evicted,
+            evicted_by_ttl=core.expired,
+            evicted_unread=core.given_up,
+            requeues=core.requeued_expired + core.requeued_evicted,
+            runs=len(self._cache),
+            held_bytes=self._cache.held_bytes,
+            peak_bytes=self._peak_bytes,
+        )
 
     def check(self) -> None:
         """Assert the invariants. For tests."""

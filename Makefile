@@ -1,0 +1,31 @@
+# make venv   the environment in .venv
+# make test   all checks
+# make demo   the main job: a topic in S3, three planned consumers
+
+PYTHON ?= python3.11
+BIN := .venv/bin
+STAMP := .venv/.installed
+
+.PHONY: venv test demo lint clean
+venv: $(STAMP)
+
+$(STAMP): pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --upgrade 'pip>=25.1'
+	$(BIN)/pip install --quiet --editable '.[demo,delta]' --group dev
+	touch $@
+
+lint: venv
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: lint
+	$(BIN)/python -m pytest -m "not long"
+
+demo: venv
+	$(BIN)/python examples/demo.py
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,62 @@
+"""Speaking to the nodes from the driver, by way of a small Spark job.
+
+There is no other channel: tasks reach the executors wherever they are.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sparkcache.errors import CacheUnavailable
+from sparkcache.metrics import Metrics
+from sparkcache.node.address import Address
+from sparkcache.node.channel import Channel
+from sparkcache.node.messages import Ask, EndPlans, Told, ToTask
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from pyspark.sql import SparkSession
+
+_TIMEOUT_S = 10.0
+_TASKS_PER_CORE = 2
+
+
+def end_plans(spark: SparkSession, ids: tuple[str, ...]) -> None:
+    """Tell the nodes that plans are over. One that is not reached finds out later."""
+    _on_executors(spark, ids)
+
+
+def node_metrics(spark: SparkSession) -> dict[str, Metrics]:
+    """Return what each node has counted, by the node's directory."""
+    return _on_executors(spark, ())
+
+
+def _on_executors(spark: SparkSession, ids: tuple[str, ...]) -> dict[str, Metrics]:
+    context = spark.sparkContext
+    tasks = context.defaultParallelism * _TASKS_PER_CORE
+
+    def speak(_: Iterable[int]) -> Iterator[tuple[str, Metrics]]:
+        return _speak(ids)
+
+    return dict(context.parallelize(range(tasks), tasks).mapPartitions(speak).collect())
+
+
+def _speak(ids: tuple[str, ...]) -> Iterator[tuple[str, Metrics]]:
+    """Speak to this executor's node, if it has one; in a task."""
+    try:
+        address = Address.of_this_executor()
+        channel: Channel[ToTask] = Channel(address.connect(_TIMEOUT_S), ToTask)
+    except (CacheUnavailable, OSError):
+        return
+    try:
+        if ids:
+            channel.send(EndPlans(ids))
+        channel.send(Ask())
+        answer, _ = channel.receive()
+    except CacheUnavailable:
+        return
+    finally:
+        channel.close()
+    if isinstance(answer, Told):
+        yield str(address.directory), answer.metrics

@@ -1,0 +1,53 @@
+"""Preparing a session: before it exists, and afterwards."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sparkcache.config import CacheConfig
+from sparkcache.source.broadcast import BroadcastRef
+from sparkcache.source.datasource import SparkCacheSource
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_STATIC_CONFS = {
+    # Saves a delay of about 40 ms for each task that TCP on loopback has.
+    "spark.python.unix.domain.socket.enabled": "true",
+}
+
+
+def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
+    """Set what only a session that does not exist yet can be told; return it.
+
+    sparkcache works without; with it, tasks begin faster.
+    """
+    for key, value in _STATIC_CONFS.items():
+        builder = builder.config(key, value)
+    return builder
+
+
+def install(spark: SparkSession, config: CacheConfig | None = None) -> None:
+    """Register the source in a session, with a configuration for it.
+
+    The configuration travels as a broadcast variable, so what plans a query knows it
+    too, storage settings included. It is also set as the session's conf, which every
+    task carries along: so it reaches scans that were loaded before, and single
+    settings can be changed later by `spark.conf.set("spark.sparkcache.maxBytes", "2g")`.
+
+    Args:
+        spark: The session.
+        config: The configuration. If None, the session's conf, a conf file and the
+            defaults say it. Raises ConfigError if they say it wrongly.
+
+    """
+    if config is None:
+        config = CacheConfig.resolve(conf=dict(spark.conf.getAll))
+    ref = BroadcastRef(spark.sparkContext, config)
+
+    class Installed(SparkCacheSource):
+        installed = ref
+
+    spark.dataSource.register(Installed)
+    for key, value in config.to_conf().items():
+        spark.conf.set(key, value)

@@ -1,0 +1,91 @@
+"""What a task is told by Spark: settings, plans, and who it is."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from sparkcache.config import CONF_PREFIX, CacheConfig
+from sparkcache.errors import SourceError
+from sparkcache.model import Loss, ReadToken
+from sparkcache.plan import Plan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyspark import TaskContext
+
+    from sparkcache.source.options import ScanOptions
+
+PLANS_CONF = CONF_PREFIX + "plans"
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSettings:
+    """Who a task is and what holds for it.
+
+    Attributes:
+        token: As whom it reads.
+        epoch: Grows with every stage of the application.
+        config: The settings in force, options of the scan apart.
+        plans: The plans under way.
+
+    """
+
+    token: ReadToken
+    epoch: int
+    config: CacheConfig
+    plans: tuple[Plan, ...]
+
+
+def of_task(context: TaskContext, base: CacheConfig | None) -> TaskSettings:
+    """Read the session's conf, which every task carries along."""
+    properties = {
+        key: value
+        for key in CacheConfig().to_conf()
+        if (value := context.getLocalProperty(key)) is not None
+    }
+    stage = context.stageId()
+    return TaskSettings(
+        ReadToken(stage, context.partitionId()),
+        stage,
+        CacheConfig.resolve(conf=properties, base=base),
+        decode_plans(context.getLocalProperty(PLANS_CONF)),
+    )
+
+
+def encode_plans(plans: tuple[Plan, ...]) -> str:
+    """Write plans as a conf."""
+    return msgspec.json.encode(plans).decode()
+
+
+def decode_plans(text: str | None) -> tuple[Plan, ...]:
+    """Read plans from a conf."""
+    return msgspec.json.decode(text, type=tuple[Plan, ...]) if text else ()
+
+
+def report(losses: Iterable[Loss], scan: ScanOptions) -> None:
+    """Raise SourceError for the first loss that concerns a scan, or log them all."""
+    for loss in losses:
+        if not _concerns(loss, scan):
+            continue
+        if scan.fail_on_data_loss:
+            raise SourceError(
+                loss.uri,
+                offset=loss.offset,
+                expected=loss.expected,
+                found=f"{loss.found} (entries {loss.ledger}:{loss.first}-{loss.last}; "
+                "failOnDataLoss=false reads on without them)",
+            )
+        _log.warning("%s", loss)
+
+
+def _concerns(loss: Loss, scan: ScanOptions) -> bool:
+    if scan.start and (loss.ledger, loss.last) < (scan.start.ledger, scan.start.entry):
+        return False
+    return not scan.end or (loss.ledger, loss.first) < (scan.end.ledger, scan.end.entry)
