@@ -1,0 +1,133 @@
+"""Arrow arrays of what lies in a buffer, made without a Python object per value."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from sparkcache_pulsar.protobuf import Ranges
+
+if TYPE_CHECKING:
+    from sparkcache_pulsar.protobuf import Bools, Bytes, Ints
+
+TIMESTAMP = pa.timestamp("us", tz="UTC")
+
+_MAX_MILLIS = (1 << 63) // 1000 - 1
+
+
+def binary(buffer: Bytes, ranges: Ranges) -> pa.Array:
+    """Copy ranges of a buffer to a binary array; null where not present."""
+    rows = len(ranges.present)
+    start, length, present = ranges.start, ranges.length, ranges.present
+    validity = None
+    if not present.all():
+        validity = _bitmap(present)
+        start, length = start[present], length[present]
+        offsets = np.zeros(rows + 1, np.int32)
+        offsets[1:][present] = length
+        np.cumsum(offsets, out=offsets)
+    else:
+        offsets = np.zeros(rows + 1, np.int32)
+        np.cumsum(length, out=offsets[1:])
+    buffers = [validity, pa.py_buffer(offsets), _compact(buffer, start, length)]
+    return pa.Array.from_buffers(pa.binary(), rows, buffers)
+
+
+def string(buffer: Bytes, ranges: Ranges) -> pa.Array:
+    """Copy ranges of a buffer to a string array.
+
+    What is not UTF-8 is replaced by U+FFFD, as Java does: a client that is not
+    written in Java may have put any bytes there.
+    """
+    array = binary(buffer, ranges)
+    try:
+        return array.cast(pa.string())
+    except pa.ArrowInvalid:
+        texts = (
+            None if b is None else b.decode(errors="replace") for b in array.to_pylist()
+        )
+        return pa.array(texts, pa.string())
+
+
+def int64(values: Ints, present: Bools | None = None) -> pa.Array:
+    """Return an int64 array; null where not present."""
+    return _fixed(pa.int64(), np.ascontiguousarray(values, np.int64), present)
+
+
+def int32(values: Ints, present: Bools | None = None) -> pa.Array:
+    """Return an int32 array; null where not present."""
+    return _fixed(pa.int32(), values.astype(np.int32), present)
+
+
+def timestamp(millis: Ints, present: Bools | None = None) -> pa.Array:
+    """Return a timestamp array; null where not present, or beyond microseconds.
+
+    Such times occur: producers that take nanoseconds for milliseconds.
+    """
+    fits = (millis >= -_MAX_MILLIS) & (millis <= _MAX_MILLIS)
+    present = fits if present is None else fits & present
+    return _fixed(TIMESTAMP, np.where(present, millis, 0) * 1000, present)
+
+
+def constant(value: str | int | None, type_: pa.DataType, rows: int) -> pa.Array:
+    """Return an array of one value again and again."""
+    return pa.repeat(pa.scalar(value, type_), rows)
+
+
+def maps(row: Ints, keys: pa.Array, values: pa.Array, rows: int) -> pa.Array:
+    """Return a map<string, string> array; `row` says, ascending, whose a pair is.
+
+    Of pairs with the same key the last one counts, as in Pulsar's client.
+    """
+    last = _last_of_each(row, keys)
+    if len(last) < len(row):
+        row, keys, values = row[last], keys.take(last), values.take(last)
+    offsets = np.zeros(rows + 1, np.int32)
+    np.cumsum(np.bincount(row, minlength=rows), out=offsets[1:])
+    return pa.MapArray.from_arrays(pa.array(offsets), keys, values)
+
+
+def _last_of_each(row: Ints, keys: pa.Array) -> Ints:
+    """Return where the last pair of each row and key is, ascending."""
+    if not (row[1:] == row[:-1]).any():
+        return np.arange(len(row))
+    encoded = keys.dictionary_encode()
+    codes = encoded.indices.to_numpy().astype(np.int64)
+    backwards = (row * len(encoded.dictionary) + codes)[::-1]
+    _, first = np.unique(backwards, return_index=True)
+    return np.sort(len(row) - 1 - first)
+
+
+def _fixed(type_: pa.DataType, values: np.ndarray, present: Bools | None) -> pa.Array:
+    validity = None if present is None or present.all() else _bitmap(present)
+    buffers = [validity, pa.py_buffer(values)]
+    return pa.Array.from_buffers(type_, len(values), buffers)
+
+
+def _bitmap(present: Bools) -> pa.Buffer:
+    return pa.py_buffer(np.packbits(present, bitorder="little"))
+
+
+def _compact(buffer: Bytes, start: Ints, length: Ints) -> pa.Buffer:
+    """Copy ranges of a buffer one behind the other."""
+    if not len(start):
+        return pa.py_buffer(b"")
+    end = start + length
+    if (start[1:] < end[:-1]).any():
+        return pa.py_buffer(_gather(buffer, start, length))
+    # Seen as an array whose even elements are the ranges and whose odd ones are the
+    # gaps between them, it is for Arrow to take the even ones, by memcpy.
+    offsets = np.empty(2 * len(start), np.int64)
+    offsets[0::2], offsets[1::2] = start, end
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(buffer)]
+    both = pa.Array.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)
+    return both.take(pa.array(np.arange(0, len(offsets), 2))).buffers()[2]
+
+
+def _gather(buffer: Bytes, start: Ints, length: Ints) -> Bytes:
+    """Do the same in any order, byte by byte."""
+    total = int(length.sum())
+    shift = np.repeat(start - (np.cumsum(length) - length), length)
+    return buffer[np.arange(total) + shift]

@@ -1,0 +1,72 @@
+"""The connector: constants, and the way to the functions that do it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sparkcache_pulsar import discovery, frames, names
+from sparkcache_pulsar.decode import SCHEMA, decode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+
+    from sparkcache.connector import (
+        ByteStream,
+        DecodedRun,
+        RawRun,
+        Snapshot,
+        Storage,
+    )
+    from sparkcache.model import Extent, Ledger, Run
+
+
+class PulsarConnector:
+    """Topics of Apache Pulsar as its brokers offload them, in the classic format."""
+
+    name = "pulsar"
+    option_names: frozenset[str] = frozenset()
+
+    def __repr__(self) -> str:
+        return "PulsarConnector()"
+
+    def topic_name(self, topic: str) -> str:
+        """Return `persistent://tenant/namespace/topic`; raises ConfigError."""
+        return names.full_name(topic)
+
+    def decoding(self, options: Mapping[str, str]) -> str:  # noqa: ARG002
+        """Return nothing: no option changes what rows look like."""
+        return ""
+
+    def schema(self, decoding: str) -> pa.Schema:  # noqa: ARG002
+        """Return the columns, spelled as the Pulsar connector for Spark does."""
+        return SCHEMA
+
+    def entry_columns(self) -> tuple[str, str]:
+        """Return the names of the columns that hold ledger and entry id."""
+        return "__ledgerId", "__entryId"
+
+    def time_column(self) -> str:
+        """Return the name of the producer's time, which every message has."""
+        return "__publishTime"
+
+    def discover(
+        self, storage: Storage, topic: str, options: Mapping[str, str]
+    ) -> Snapshot:
+        """Find the ledgers of a topic in what brokers have offloaded."""
+        return discovery.discover(storage, topic, options)
+
+    def runs(self, extent: Extent, run_bytes: int) -> Sequence[Run]:
+        """Cut a block into runs of an equal number of entries."""
+        return frames.runs(extent, run_bytes)
+
+    def split(
+        self, ledger: Ledger, extent: Extent, runs: Sequence[Run], stream: ByteStream
+    ) -> Iterator[RawRun]:
+        """Yield the frames of each run as soon as its last one is there."""
+        return frames.split(ledger, extent, runs, stream)
+
+    def decode(self, ledger: Ledger, raw: RawRun, batch_bytes: int) -> DecodedRun:
+        """Decode the frames of a run."""
+        return decode(ledger, raw, batch_bytes)

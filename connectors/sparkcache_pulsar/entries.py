@@ -1,0 +1,200 @@
+"""What stands in front of the payload of each entry of a run, as columns.
+
+    0x0e02  int16   optional, with
+    length  int32   and that many bytes BrokerEntryMetadata
+    0x0e01  int16   optional, with
+    crc32c  int32   of all that follows
+    length  int32   and that many bytes MessageMetadata
+    payload
+
+All numbers are big-endian.
+
+Source: the binary protocol of Apache Pulsar. Different here: what a client drops in
+silence (wrong checksum, metadata that does not parse) is a fault.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import google_crc32c
+import numpy as np
+
+from sparkcache_pulsar import codecs
+from sparkcache_pulsar.frames import FRAME_HEADER_BYTES
+from sparkcache_pulsar.protobuf import SLACK_BYTES, Kind, parse, words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from sparkcache_pulsar.faults import Faults
+    from sparkcache_pulsar.protobuf import Bools, Bytes, Ints, Table
+
+BROKER_TIMESTAMP, BROKER_INDEX = 1, 2
+PRODUCER_NAME, SEQUENCE_ID, PUBLISH_TIME, PROPERTIES = 1, 2, 3, 4
+PARTITION_KEY, COMPRESSION, UNCOMPRESSED_SIZE, MESSAGES_IN_BATCH = 6, 8, 9, 11
+EVENT_TIME, ENCRYPTION_KEYS, SCHEMA_VERSION, KEY_IS_BASE64 = 12, 13, 16, 17
+ORDERING_KEY, MARKER_TYPE, TXN_LEAST_BITS, TXN_MOST_BITS = 18, 20, 22, 23
+NULL_VALUE, CHUNKS, CHUNK_ID, NULL_PARTITION_KEY, BATCH_INDEXES = 25, 27, 29, 30, 31
+
+_BROKER_MAGIC, _CHECKSUM_MAGIC = 0x0E02, 0x0E01
+_BROKER_FIELDS = {BROKER_TIMESTAMP: Kind.NUMBER, BROKER_INDEX: Kind.NUMBER}
+_FIELDS = {
+    PRODUCER_NAME: Kind.RANGE,
+    SEQUENCE_ID: Kind.NUMBER,
+    PUBLISH_TIME: Kind.NUMBER,
+    PROPERTIES: Kind.RANGES,
+    PARTITION_KEY: Kind.RANGE,
+    COMPRESSION: Kind.NUMBER,
+    UNCOMPRESSED_SIZE: Kind.NUMBER,
+    MESSAGES_IN_BATCH: Kind.NUMBER,
+    EVENT_TIME: Kind.NUMBER,
+    ENCRYPTION_KEYS: Kind.RANGES,
+    SCHEMA_VERSION: Kind.RANGE,
+    KEY_IS_BASE64: Kind.NUMBER,
+    ORDERING_KEY: Kind.RANGE,
+    MARKER_TYPE: Kind.NUMBER,
+    TXN_LEAST_BITS: Kind.NUMBER,
+    TXN_MOST_BITS: Kind.NUMBER,
+    NULL_VALUE: Kind.NUMBER,
+    CHUNKS: Kind.NUMBER,
+    CHUNK_ID: Kind.NUMBER,
+    NULL_PARTITION_KEY: Kind.NUMBER,
+    BATCH_INDEXES: Kind.NUMBERS,
+}
+
+
+@dataclass(slots=True)
+class Entries:
+    """The entries of a run: one lane each, counted from the first.
+
+    Attributes:
+        buffer: The run's bytes, with slack behind them.
+        broker: BrokerEntryMetadata; nothing present where there is none.
+        metadata: MessageMetadata.
+        first_byte: Where each of them begins in the buffer.
+        start: Where its payload does.
+        end: Where it ends.
+        decoded_bytes: Size of each payload once it is decompressed.
+        delivered: Which of them hold messages for users.
+
+    """
+
+    buffer: Bytes
+    broker: Table
+    metadata: Table
+    first_byte: Ints
+    start: Ints
+    end: Ints
+    decoded_bytes: Ints
+    delivered: Bools
+
+    def groups(self, group_bytes: int) -> Iterator[Ints]:
+        """Yield the delivered entries, in groups of about that size when decoded."""
+        lanes = np.flatnonzero(self.delivered)
+        reached = np.cumsum(self.decoded_bytes[lanes])
+        first, passed = 0, 0
+        while first < len(lanes):
+            behind = int(np.searchsorted(reached, passed + group_bytes, side="right"))
+            behind = max(behind, first + 1)
+            yield lanes[first:behind]
+            first, passed = behind, int(reached[behind - 1])
+
+
+def read_entries(
+    data: bytes | memoryview, starts: Sequence[int], faults: Faults
+) -> Entries:
+    """Read the entries whose frames begin at `starts`."""
+    buffer = np.zeros(len(data) + SLACK_BYTES, np.uint8)
+    buffer[: len(data)] = np.frombuffer(data, np.uint8)
+    frame = np.array(starts, np.int64)
+    at = frame + FRAME_HEADER_BYTES
+    end = at + words(buffer, ">i4")[frame]
+    at, broker = _read_broker_metadata(buffer, at, end, faults)
+    at = _verify_checksums(buffer, at, end, faults)
+    start, at = _delimited(buffer, at, end, "message metadata", faults)
+    table = parse(buffer, start, at, _FIELDS)
+    _check_metadata(table, faults)
+    codec, size = table.numbers[COMPRESSION].value, table.numbers[UNCOMPRESSED_SIZE]
+    too_large = (codec != codecs.NONE) & (size.value > codecs.MAX_PAYLOAD_BYTES)
+    for lane in np.flatnonzero(too_large & faults.sound).tolist():
+        limit = f"a payload of up to {codecs.MAX_PAYLOAD_BYTES} bytes"
+        faults.add(lane, limit, f"one of {size.value[lane]}")
+    return Entries(
+        buffer,
+        broker,
+        table,
+        first_byte=frame,
+        start=at,
+        end=end,
+        decoded_bytes=np.where(codec == codecs.NONE, end - at, size.signed),
+        delivered=faults.sound & ~table.numbers[MARKER_TYPE].present,
+    )
+
+
+def _read_broker_metadata(
+    buffer: Bytes, at: Ints, end: Ints, faults: Faults
+) -> tuple[Ints, Table]:
+    """Pass over what brokers put in front, where they did."""
+    lanes = np.flatnonzero(_has_magic(buffer, at, end, _BROKER_MAGIC))
+    starts, ends = np.zeros((2, len(at)), np.int64)
+    after = at.copy()
+    if len(lanes):
+        size = words(buffer, ">u4")[at[lanes] + 2]
+        starts[lanes] = at[lanes] + 6
+        ends[lanes] = starts[lanes] + size
+        short = lanes[ends[lanes] > end[lanes]]
+        faults.add_all(short, "broker metadata", "the end of the entry")
+        starts[short] = ends[short] = end[short]
+        after[lanes] = ends[lanes]
+    table = parse(buffer, starts, ends, _BROKER_FIELDS)
+    bad = np.flatnonzero(table.bad)
+    faults.add_all(bad, "broker metadata", "bytes that do not parse as such")
+    return after, table
+
+
+def _verify_checksums(buffer: Bytes, at: Ints, end: Ints, faults: Faults) -> Ints:
+    has_one = _has_magic(buffer, at, end, _CHECKSUM_MAGIC)
+    lanes = np.flatnonzero(has_one & faults.sound)
+    after = at + 6 * has_one
+    stored = words(buffer, ">u4")[at[lanes] + 2].tolist()
+    checksum = google_crc32c.value
+    for lane, start, stop, expected in zip(
+        lanes.tolist(), after[lanes].tolist(), end[lanes].tolist(), stored, strict=True
+    ):
+        if (found := checksum(buffer[start:stop])) != expected:
+            faults.add(lane, f"bytes of crc32c {expected:#010x}", f"{found:#010x}")
+    return after
+
+
+def _has_magic(buffer: Bytes, at: Ints, end: Ints, magic: int) -> Bools:
+    return (at + 6 <= end) & (words(buffer, ">u2")[at] == magic)
+
+
+def _delimited(
+    buffer: Bytes, at: Ints, end: Ints, what: str, faults: Faults
+) -> tuple[Ints, Ints]:
+    """Return start and end of what has its length in front; empty where unsound."""
+    start = at + 4
+    stop = start + words(buffer, ">u4")[at]
+    short = np.flatnonzero(faults.sound & (stop > end))
+    faults.add_all(short, what, "the end of the entry")
+    return np.where(faults.sound, start, end), np.where(faults.sound, stop, end)
+
+
+def _check_metadata(table: Table, faults: Faults) -> None:
+    complete = ~table.bad & table.ranges[PRODUCER_NAME].present
+    complete &= table.numbers[SEQUENCE_ID].present
+    complete &= table.numbers[PUBLISH_TIME].present
+    broken = np.flatnonzero(faults.sound & ~complete)
+    faults.add_all(broken, "message metadata", "bytes that do not parse as such")
+    encrypted = np.zeros(len(table.bad), np.bool_)
+    encrypted[table.repeated[ENCRYPTION_KEYS].lane] = True
+    found = "an encrypted one (encryption_keys are set), which cannot be read yet"
+    faults.add_all(np.flatnonzero(faults.sound & encrypted), "a plain message", found)
+    chunks = table.numbers[CHUNKS].signed
+    found = "a chunk of a larger one (num_chunks_from_msg > 1), not supported yet"
+    faults.add_all(
+        np.flatnonzero(faults.sound & (chunks > 1)), "a whole message", found
+    )

@@ -1,0 +1,59 @@
+"""The entries of a run that cannot be delivered, collected while it is decoded."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sparkcache.model import Loss
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sparkcache.connector import RawRun
+    from sparkcache.model import Ledger
+    from sparkcache_pulsar.protobuf import Bools, Ints
+
+
+class Faults:
+    """What is wrong with which entry of a run; the first thing found counts.
+
+    Entries are counted from the first of the run.
+    """
+
+    def __init__(self, entries: int) -> None:
+        self.sound: Bools = np.ones(entries, np.bool_)
+        self._reasons: dict[int, tuple[str, str]] = {}
+
+    def __repr__(self) -> str:
+        return f"Faults({len(self._reasons)} of {len(self.sound)} entries)"
+
+    def add(self, entry: int, expected: str, found: str) -> None:
+        """Give up an entry."""
+        self._reasons.setdefault(entry, (expected, found))
+        self.sound[entry] = False
+
+    def add_all(self, entries: Ints, expected: str, found: str) -> None:
+        """Give up entries for the same reason."""
+        for entry in entries.tolist():
+            self.add(entry, expected, found)
+
+    def losses(
+        self, ledger: Ledger, raw: RawRun, starts: Sequence[int]
+    ) -> tuple[Loss, ...]:
+        """Return them as losses, neighbours with the same reason as one."""
+        losses: list[Loss] = []
+        for entry in sorted(self._reasons):
+            first, reason = raw.run.first + entry, self._reasons[entry]
+            offset = raw.offset + starts[entry]
+            if losses and _continues(losses[-1], first, reason):
+                first, offset = losses[-1].first, losses.pop().offset
+            last = raw.run.first + entry
+            place = ledger.object.uri, offset, ledger.id
+            losses.append(Loss(*place, first, last, *reason))
+        return tuple(losses)
+
+
+def _continues(loss: Loss, entry: int, reason: tuple[str, str]) -> bool:
+    return loss.last + 1 == entry and (loss.expected, loss.found) == reason

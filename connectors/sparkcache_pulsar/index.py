@@ -1,0 +1,150 @@
+"""The index object of an offloaded ledger: whose it is, and where its blocks lie.
+
+    magic            int32   0xDE47DE47
+    own length       int32   not looked at, as Pulsar's own readers do not
+    data length      int64   of the data object
+    header length    int64   of each data block, 128
+    n                int32   blocks
+    m                int32   bytes of ledger metadata
+    metadata         m       protobuf LedgerMetadataFormat of BookKeeper
+    n times          int64 first entry id, int32 part number, int64 offset
+
+All numbers are big-endian and signed.
+
+Source: OffloadIndexBlockImpl of Apache Pulsar. Different here: everything is checked
+against everything else, since what an index says becomes ranges to read.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+import numpy as np
+
+from sparkcache.errors import SourceError
+from sparkcache.model import Extent
+from sparkcache_pulsar.frames import FRAME_HEADER_BYTES, HEADER_BYTES
+from sparkcache_pulsar.protobuf import SLACK_BYTES, Kind, Table, parse
+
+MAGIC = 0xDE47DE47
+
+_HEAD = struct.Struct(">IIqqii")
+_BLOCK = np.dtype([("first", ">i8"), ("part", ">i4"), ("offset", ">i8")])
+
+_LENGTH, _LAST_ENTRY, _CUSTOM = 3, 4, 11
+_METADATA_FIELDS = {
+    _LENGTH: Kind.NUMBER,
+    _LAST_ENTRY: Kind.NUMBER,
+    _CUSTOM: Kind.RANGES,
+}
+_CUSTOM_KEY, _CUSTOM_VALUE = 1, 2
+_CUSTOM_FIELDS = {_CUSTOM_KEY: Kind.RANGE, _CUSTOM_VALUE: Kind.RANGE}
+_LEDGER_NAME_KEYS = (b"pulsar/managed-ledger", b"psr/managed-ledger")
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """What an index says.
+
+    Attributes:
+        managed_ledger: Name of the topic's managed ledger; None if it is not there.
+        data_bytes: Length of the data object.
+        extents: The blocks.
+
+    """
+
+    managed_ledger: str | None
+    data_bytes: int
+    extents: tuple[Extent, ...]
+
+
+def parse_index(uri: str, data: bytes) -> Index:
+    """Read an index object; raises SourceError if it is not a consistent one."""
+    if len(data) < _HEAD.size:
+        raise SourceError(
+            uri, expected="an index of 32 bytes or more", found=f"{len(data)} bytes"
+        )
+    magic, _, data_bytes, header_bytes, blocks, metadata_bytes = _HEAD.unpack_from(data)
+    if magic != MAGIC:
+        raise SourceError(
+            uri, offset=0, expected=f"magic {MAGIC:#x}", found=f"{magic:#x}"
+        )
+    if header_bytes != HEADER_BYTES:
+        raise SourceError(
+            uri,
+            offset=16,
+            expected=f"block headers of {HEADER_BYTES} bytes",
+            found=f"{header_bytes}",
+        )
+    size = _HEAD.size + metadata_bytes + _BLOCK.itemsize * blocks
+    if blocks < 1 or metadata_bytes < 0 or size != len(data):
+        raise SourceError(
+            uri,
+            offset=24,
+            expected=f"{len(data)} bytes of blocks and metadata",
+            found=f"{blocks} blocks and {metadata_bytes} bytes of metadata",
+        )
+    managed_ledger, last_entry = _ledger_metadata(uri, data, metadata_bytes)
+    block_map = np.frombuffer(data, _BLOCK, blocks, _HEAD.size + metadata_bytes)
+    return Index(
+        managed_ledger, data_bytes, _extents(uri, block_map, last_entry, data_bytes)
+    )
+
+
+def _ledger_metadata(uri: str, data: bytes, size: int) -> tuple[str | None, int]:
+    """Return the managed ledger's name and the id of the last entry."""
+    buffer = np.frombuffer(data + bytes(SLACK_BYTES), np.uint8)
+    start = np.array([_HEAD.size])
+    table = parse(buffer, start, start + size, _METADATA_FIELDS)
+    last_entry = int(table.numbers[_LAST_ENTRY].signed[0])
+    if table.bad[0] or not table.numbers[_LAST_ENTRY].present[0]:
+        raise SourceError(
+            uri,
+            offset=_HEAD.size,
+            expected="ledger metadata with a last entry id",
+            found=f"{size} bytes that are not",
+        )
+    custom = table.repeated[_CUSTOM]
+    pairs = parse(buffer, custom.start, custom.start + custom.length, _CUSTOM_FIELDS)
+    named = dict(zip(_texts(data, pairs, 1), _texts(data, pairs, 2), strict=True))
+    for key in _LEDGER_NAME_KEYS:
+        if key in named:
+            return named[key].decode(errors="replace"), last_entry
+    return None, last_entry
+
+
+def _texts(data: bytes, table: Table, number: int) -> list[bytes]:
+    ranges = table.ranges[number]
+    pairs = zip(ranges.start.tolist(), ranges.length.tolist(), strict=True)
+    return [data[start : start + length] for start, length in pairs]
+
+
+def _extents(
+    uri: str, blocks: np.ndarray, last_entry: int, data_bytes: int
+) -> tuple[Extent, ...]:
+    firsts: list[int] = blocks["first"].tolist()
+    offsets: list[int] = blocks["offset"].tolist()
+    if firsts[0] != 0 or offsets[0] != 0:
+        raise SourceError(
+            uri,
+            expected="a first block with entry 0 at byte 0",
+            found=f"one with entry {firsts[0]} at byte {offsets[0]}",
+        )
+    extents = []
+    next_blocks = zip(
+        [*firsts[1:], last_entry + 1], [*offsets[1:], data_bytes], strict=True
+    )
+    for first, offset, (next_first, next_offset) in zip(
+        firsts, offsets, next_blocks, strict=True
+    ):
+        entries, size = next_first - first, next_offset - offset
+        if entries < 1 or size < HEADER_BYTES + FRAME_HEADER_BYTES * entries:
+            raise SourceError(
+                uri,
+                expected="blocks in ascending order, with room for their entries",
+                found=f"entries {first} to {next_first - 1} in bytes {offset} to "
+                f"{next_offset - 1}",
+            )
+        extents.append(Extent(first, next_first - 1, offset, size))
+    return tuple(extents)

@@ -1,0 +1,56 @@
+"""Message ids as bytes, as `MessageId.toByteArray` of Pulsar's Java client makes them.
+
+    1 ledger id, 2 entry id, 3 partition, 4 batch index, 6 batch size
+
+Partition and batch index are left out where there is none; a batch size is always
+there, 0 without a batch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from sparkcache_pulsar.protobuf import Bools, Bytes, Ints
+
+_LEDGER, _ENTRY, _PARTITION, _BATCH_INDEX, _BATCH_SIZE = 8, 16, 24, 32, 48  # tags
+
+
+def message_ids(
+    ledger: int, entry: Ints, partition: int | None, batch_index: Ints, batch_size: Ints
+) -> pa.Array:
+    """Return the id of each message; a batch index of -1 stands for none."""
+    rows = len(entry)
+    parts = [_constant(_LEDGER, ledger, rows), _varints(_ENTRY, entry)]
+    if partition is not None:
+        parts.append(_constant(_PARTITION, partition, rows))
+    index, used = _varints(_BATCH_INDEX, batch_index.clip(0))
+    parts.append((index, used & (batch_index >= 0)[:, None]))
+    parts.append(_varints(_BATCH_SIZE, batch_size))
+    data = np.concatenate([bytes_ for bytes_, _ in parts], axis=1)
+    used = np.concatenate([used for _, used in parts], axis=1)
+    offsets = np.zeros(rows + 1, np.int32)
+    np.cumsum(used.sum(axis=1), out=offsets[1:])
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data[used])]
+    return pa.Array.from_buffers(pa.binary(), rows, buffers)
+
+
+def _constant(tag: int, value: int, rows: int) -> tuple[Bytes, Bools]:
+    data, used = _varints(tag, np.array([value]))
+    return tuple(np.repeat(part, rows, axis=0) for part in (data, used))
+
+
+def _varints(tag: int, values: Ints) -> tuple[Bytes, Bools]:
+    """Return the bytes of a field, a line each, and which of them are used."""
+    width = max(1, -(-int(values.max(initial=0)).bit_length() // 7))
+    shifts = 7 * np.arange(width)
+    groups = values[:, None] >> shifts
+    data = np.full((len(values), width + 1), tag, np.uint8)
+    data[:, 1:] = groups & 0x7F
+    data[:, 1:-1] |= (groups[:, 1:] > 0).astype(np.uint8) << 7
+    used = np.ones((len(values), width + 1), np.bool_)
+    used[:, 2:] = groups[:, 1:] > 0
+    return data, used

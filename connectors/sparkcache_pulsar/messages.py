@@ -1,0 +1,312 @@
+"""The messages of a group of entries, one row each, as places in one buffer.
+
+The payload of an entry is one message or, if `num_messages_in_batch` is present, even
+with 1, a batch of them. Every message is a lane of a table of SingleMessageMetadata,
+which is empty for one that is not in a batch and has the entry's metadata instead.
+
+Source: MessageImpl of Apache Pulsar's client. In a batch the entry's own key, ordering
+key and properties say nothing of its messages: they are copies of the first one's.
+"""
+
+from __future__ import annotations
+
+from binascii import Error as Base64Error
+from binascii import a2b_base64
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sparkcache_pulsar import entries as entry_fields
+from sparkcache_pulsar.batches import PAYLOAD_SIZE, message_starts
+from sparkcache_pulsar.protobuf import (
+    Kind,
+    Numbers,
+    Ranges,
+    Repeated,
+    parse,
+    words,
+)
+
+if TYPE_CHECKING:
+    from sparkcache_pulsar.entries import Entries
+    from sparkcache_pulsar.faults import Faults
+    from sparkcache_pulsar.payloads import Payloads
+    from sparkcache_pulsar.protobuf import Bools, Bytes, Ints, Table
+
+PROPERTIES, PARTITION_KEY, COMPACTED_OUT, EVENT_TIME = 1, 2, 4, 5
+KEY_IS_BASE64, ORDERING_KEY, SEQUENCE_ID, NULL_VALUE, NULL_KEY = 6, 7, 8, 9, 10
+
+_FIELDS = {
+    PROPERTIES: Kind.RANGES,
+    PARTITION_KEY: Kind.RANGE,
+    PAYLOAD_SIZE: Kind.NUMBER,
+    COMPACTED_OUT: Kind.NUMBER,
+    EVENT_TIME: Kind.NUMBER,
+    KEY_IS_BASE64: Kind.NUMBER,
+    ORDERING_KEY: Kind.RANGE,
+    SEQUENCE_ID: Kind.NUMBER,
+    NULL_VALUE: Kind.NUMBER,
+    NULL_KEY: Kind.NUMBER,
+}
+_PAIR_KEY, _PAIR_VALUE = 1, 2
+_PAIR_FIELDS = {_PAIR_KEY: Kind.RANGE, _PAIR_VALUE: Kind.RANGE}
+
+
+@dataclass(slots=True)
+class Properties:
+    """Key and value of each property; `row` says, ascending, whose it is."""
+
+    row: Ints
+    key: Ranges
+    value: Ranges
+
+
+@dataclass(slots=True)
+class Messages:
+    """Messages, a row each, ascending.
+
+    Attributes:
+        buffer: What all ranges are in.
+        entry: The entry of each, counted from the first of the run.
+        batch_index: Its place in its batch, -1 without one.
+        batch_size: Messages in its batch, 0 without one.
+        value: Not present for a tombstone.
+        key: As it is stored.
+        decoded_keys: What takes the place of `key`, by row, where that is base64.
+        properties: Of all of them.
+
+    """
+
+    buffer: Bytes
+    entry: Ints
+    batch_index: Ints
+    batch_size: Ints
+    value: Ranges
+    key: Ranges
+    decoded_keys: dict[int, bytes]
+    ordering_key: Ranges
+    event_time: Numbers
+    sequence_id: Numbers
+    properties: Properties
+
+
+def find_messages(entries: Entries, payloads: Payloads, faults: Faults) -> Messages:
+    """Find the messages of the payloads; those of unsound entries are left out."""
+    return _Finder(entries, payloads, faults).find()
+
+
+class _Finder:
+    """The rows of a group: first all places, then what they hold.
+
+    `single` tells which rows are not in a batch; their metadata is the entry's.
+    """
+
+    def __init__(self, entries: Entries, payloads: Payloads, faults: Faults) -> None:
+        self._of_entries = entries.metadata
+        self._payloads = payloads
+        self._faults = faults
+        counts, starts = self._walk_batches()
+        rows = int(counts.sum())
+        lane = np.repeat(np.arange(len(counts)), counts)
+        first_row = np.cumsum(counts) - counts
+        sizes = entries.metadata.numbers[entry_fields.MESSAGES_IN_BATCH]
+        self._entry = payloads.lanes[lane]
+        self._batch_index = np.arange(rows) - first_row[lane]
+        self._single = ~sizes.present[self._entry]
+        self._batch_size = sizes.signed[self._entry]
+        self._start = payloads.start[lane]
+        self._start[~self._single] = starts
+        self._end = payloads.end[lane]
+        same = lane[1:] == lane[:-1]
+        self._end[:-1][same] = self._start[1:][same]
+
+    def _walk_batches(self) -> tuple[Ints, Ints]:
+        """Count the messages of each payload; tell where those in batches begin."""
+        data = memoryview(self._payloads.buffer)
+        sizes = self._of_entries.numbers[entry_fields.MESSAGES_IN_BATCH]
+        indexes = self._of_entries.repeated[entry_fields.BATCH_INDEXES]
+        retained = np.bincount(indexes.lane, minlength=len(sizes.value))
+        lanes = self._payloads.lanes
+        counts = np.ones(len(lanes), np.int64)
+        chains: list[list[int]] = []
+        for at in np.flatnonzero(sizes.present[lanes]).tolist():
+            lane = int(lanes[at])
+            start, end = int(self._payloads.start[at]), int(self._payloads.end[at])
+            count = int(retained[lane]) or int(sizes.signed[lane])
+            starts = message_starts(data, start, end, count)
+            if starts is None:
+                expected = f"a batch of {count} messages in {end - start} bytes"
+                self._faults.add(lane, expected, "a chain of lengths that differs")
+                starts = []
+            counts[at] = len(starts)
+            chains.append(starts)
+        flat = chain.from_iterable(chains)
+        return counts, np.fromiter(flat, np.int64, sum(map(len, chains)))
+
+    def find(self) -> Messages:
+        buffer = self._payloads.buffer
+        batched = ~self._single
+        start = np.where(batched, self._start + 4, 0)
+        length = words(buffer, ">u4")[self._start]
+        value_start = np.where(batched, start + length, self._start)
+        table = parse(buffer, start, np.where(batched, value_start, 0), _FIELDS)
+        size = np.where(
+            batched, table.numbers[PAYLOAD_SIZE].signed, self._end - self._start
+        )
+        wrong = table.bad | (size < 0) | (value_start + size != self._end)
+        broken = np.unique(self._entry[wrong & batched])
+        self._faults.add_all(
+            broken, "metadata of each message of a batch", "bytes that do not parse"
+        )
+        key = self._range(table, PARTITION_KEY, entry_fields.PARTITION_KEY)
+        no_key = self._number(table, NULL_KEY, entry_fields.NULL_PARTITION_KEY)
+        key.present &= ~no_key.is_true
+        base64 = self._number(table, KEY_IS_BASE64, entry_fields.KEY_IS_BASE64)
+        decoded_keys = self._decode_keys(key, base64.is_true)
+        no_value = self._number(table, NULL_VALUE, entry_fields.NULL_VALUE)
+        value = Ranges(value_start, size, ~no_value.is_true)
+        self._restore_indexes()
+        messages = Messages(
+            buffer,
+            self._entry,
+            np.where(batched, self._batch_index, -1),
+            np.where(batched, self._batch_size, 0),
+            value,
+            key,
+            decoded_keys,
+            self._range(table, ORDERING_KEY, entry_fields.ORDERING_KEY),
+            self._inherited(table, EVENT_TIME, entry_fields.EVENT_TIME),
+            self._inherited(table, SEQUENCE_ID, entry_fields.SEQUENCE_ID),
+            self._pairs(self._properties(table)),
+        )
+        gone = table.numbers[COMPACTED_OUT].is_true & batched
+        keep = self._faults.sound[self._entry] & ~gone
+        return messages if keep.all() else select(messages, keep)
+
+    def _range(self, table: Table, field: int, of_entry: int) -> Ranges:
+        """Take a range from the message, or from the entry that is one."""
+        mine, single = table.ranges[field], self._single
+        if not single.any():
+            return mine
+        theirs, entry = self._of_entries.ranges[of_entry], self._entry
+        return Ranges(
+            np.where(single, theirs.start[entry] + self._payloads.shift, mine.start),
+            np.where(single, theirs.length[entry], mine.length),
+            np.where(single, theirs.present[entry], mine.present),
+        )
+
+    def _number(self, table: Table, field: int, of_entry: int) -> Numbers:
+        """Take a number from the message, or from the entry that is one."""
+        return self._numbers_where(self._single, table, field, of_entry)
+
+    def _inherited(self, table: Table, field: int, of_entry: int) -> Numbers:
+        """Take a number from the message, or from its entry if it has none."""
+        from_entry = ~table.numbers[field].present
+        return self._numbers_where(from_entry, table, field, of_entry)
+
+    def _numbers_where(
+        self, from_entry: Bools, table: Table, field: int, of_entry: int
+    ) -> Numbers:
+        mine, theirs = table.numbers[field], self._of_entries.numbers[of_entry]
+        if not from_entry.any():
+            return mine
+        return Numbers(
+            np.where(from_entry, theirs.value[self._entry], mine.value),
+            np.where(from_entry, theirs.present[self._entry], mine.present),
+        )
+
+    def _properties(self, table: Table) -> Repeated:
+        mine = table.repeated[PROPERTIES]
+        theirs = self._of_entries.repeated[entry_fields.PROPERTIES]
+        if not (len(theirs.lane) and self._single.any()):
+            return mine
+        row_of_entry = np.full(len(self._of_entries.bad), -1)
+        rows = np.flatnonzero(self._single)
+        row_of_entry[self._entry[rows]] = rows
+        row = row_of_entry[theirs.lane]
+        of_single = row >= 0
+        start = theirs.start[of_single] + self._payloads.shift
+        row, length = row[of_single], theirs.length[of_single]
+        row = np.concatenate([mine.lane, row])
+        order = np.argsort(row, kind="stable")
+        return Repeated(
+            row[order],
+            np.concatenate([mine.start, start])[order],
+            np.concatenate([mine.length, length])[order],
+            np.zeros(len(order), np.uint64),
+        )
+
+    def _pairs(self, found: Repeated) -> Properties:
+        buffer = self._payloads.buffer
+        table = parse(buffer, found.start, found.start + found.length, _PAIR_FIELDS)
+        key, value = table.ranges[_PAIR_KEY], table.ranges[_PAIR_VALUE]
+        bad = table.bad | ~key.present | ~value.present
+        self._faults.add_all(
+            np.unique(self._entry[found.lane[bad]]),
+            "properties, each with key and value",
+            "bytes that do not parse as such",
+        )
+        return Properties(found.lane, key, value)
+
+    def _decode_keys(self, key: Ranges, base64: Bools) -> dict[int, bytes]:
+        """Decode the keys that were given as bytes, and so are stored as base64."""
+        data = memoryview(self._payloads.buffer)
+        decoded = {}
+        for row in np.flatnonzero(base64 & key.present).tolist():
+            start, length = int(key.start[row]), int(key.length[row])
+            try:
+                decoded[row] = a2b_base64(
+                    data[start : start + length], strict_mode=True
+                )
+            except Base64Error as error:
+                self._faults.add(int(self._entry[row]), "a key in base64", str(error))
+        return decoded
+
+    def _restore_indexes(self) -> None:
+        """Number the messages of compacted batches as they were before."""
+        indexes = self._of_entries.repeated[entry_fields.BATCH_INDEXES]
+        if not len(indexes.lane):
+            return
+        compacted = np.zeros(len(self._of_entries.bad), np.bool_)
+        compacted[indexes.lane] = True
+        rows = np.flatnonzero(compacted[self._entry] & ~self._single)
+        of_rows = np.isin(indexes.lane, self._entry[rows])
+        self._batch_index[rows] = indexes.number.view(np.int64)[of_rows]
+
+
+def select(messages: Messages, keep: Bools) -> Messages:
+    """Return some of the messages."""
+    new_row = np.cumsum(keep) - 1
+    properties = messages.properties
+    kept = keep[properties.row]
+    return Messages(
+        messages.buffer,
+        messages.entry[keep],
+        messages.batch_index[keep],
+        messages.batch_size[keep],
+        _select_ranges(messages.value, keep),
+        _select_ranges(messages.key, keep),
+        {
+            int(new_row[row]): key
+            for row, key in messages.decoded_keys.items()
+            if keep[row]
+        },
+        _select_ranges(messages.ordering_key, keep),
+        _select_numbers(messages.event_time, keep),
+        _select_numbers(messages.sequence_id, keep),
+        Properties(
+            new_row[properties.row[kept]],
+            _select_ranges(properties.key, kept),
+            _select_ranges(properties.value, kept),
+        ),
+    )
+
+
+def _select_ranges(ranges: Ranges, keep: Bools) -> Ranges:
+    return Ranges(ranges.start[keep], ranges.length[keep], ranges.present[keep])
+
+
+def _select_numbers(numbers: Numbers, keep: Bools) -> Numbers:
+    return Numbers(numbers.value[keep], numbers.present[keep])

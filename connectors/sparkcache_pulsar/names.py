@@ -1,0 +1,92 @@
+"""Names of topics and keys of objects, as Pulsar writes them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from urllib.parse import unquote_plus
+
+from sparkcache.errors import ConfigError
+
+DOMAIN = "persistent://"
+FORMS = "'persistent://tenant/namespace/topic', 'tenant/namespace/topic' or 'topic'"
+LAST_ID = (1 << 63) - 1
+
+_KEY = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-ledger-([0-9]{1,19})")
+_STREAMING_KEY = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}-index")
+_PARTITION = re.compile(r"-partition-(0|[1-9][0-9]{0,8})\Z")
+_INDEX_SUFFIX = "-index"
+
+
+def full_name(topic: str) -> str:
+    """Return `persistent://tenant/namespace/topic`; raises ConfigError."""
+    if (named := of_managed_ledger(topic)) is not None:
+        return named
+    parts = topic.removeprefix(DOMAIN).split("/")
+    if len(parts) == 1 and not topic.startswith(DOMAIN):
+        parts = ["public", "default", *parts]
+    if len(parts) != 3 or not all(parts) or "://" in "/".join(parts):
+        raise ConfigError(f"option topic={topic!r} is not a topic's name: give {FORMS}")
+    return DOMAIN + "/".join(parts)
+
+
+def of_managed_ledger(name: str) -> str | None:
+    """Return the topic that a managed ledger belongs to; None if it has no such name.
+
+    The last part of a managed ledger's name is URL-encoded, with `+` for a space.
+    """
+    match name.split("/"):
+        case [tenant, namespace, "persistent", topic] if tenant and namespace and topic:
+            return f"{DOMAIN}{tenant}/{namespace}/{unquote_plus(topic)}"
+        case _:
+            return None
+
+
+def partition(topic: str) -> int | None:
+    """Return N of `...-partition-N`, None for a topic without partitions."""
+    match = _PARTITION.search(topic)
+    return int(match[1]) if match else None
+
+
+def placed(topic: str, root: str) -> str:
+    """Name a topic together with its place, as in `Ledger.topic`."""
+    return f"{root}#{topic}"
+
+
+def without_place(placed_topic: str) -> str:
+    """Return the topic's full name of what `placed` made."""
+    _, _, rest = placed_topic.rpartition("#" + DOMAIN)
+    return DOMAIN + rest
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Key:
+    """The key of an object of the offloader: which ledger, which attempt, which part.
+
+    Each attempt at offloading a ledger has a uuid of its own.
+    """
+
+    ledger: int
+    uuid: str
+    is_index: bool
+
+    @classmethod
+    def parse(cls, key: str) -> Key | None:
+        """Read a key; None if it is not one of the offloader's."""
+        match = _KEY.fullmatch(key.removesuffix(_INDEX_SUFFIX))
+        if match is None or int(match[2]) > LAST_ID:
+            return None
+        return cls(int(match[2]), match[1], key.endswith(_INDEX_SUFFIX))
+
+    def of_data(self) -> Key:
+        """Return the key of the data object that belongs to it."""
+        return Key(self.ledger, self.uuid, is_index=False)
+
+    def __str__(self) -> str:
+        suffix = _INDEX_SUFFIX if self.is_index else ""
+        return f"{self.uuid}-ledger-{self.ledger}{suffix}"
+
+
+def is_streaming_index(key: str) -> bool:
+    """Tell whether a key is that of an index in the streaming format (PIP-76)."""
+    return _STREAMING_KEY.fullmatch(key) is not None

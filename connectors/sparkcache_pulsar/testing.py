@@ -1,0 +1,329 @@
+"""Writes topics as a broker's offloader would, for tests and demos only.
+
+Shares no code with the reader, so that one can be checked against the other. Takes
+messages, and returns objects: keys, user metadata and bytes, to be put anywhere.
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+import uuid
+from base64 import b64encode
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote_plus
+
+import cramjam
+import google_crc32c
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+MAX_BLOCK_BYTES = 64 << 20
+
+
+class Codec(IntEnum):
+    """How a payload is compressed."""
+
+    NONE = 0
+    LZ4 = 1
+    ZLIB = 2
+    ZSTD = 3
+    SNAPPY = 4
+
+    def compress(self, data: bytes) -> bytes:
+        """Compress as Pulsar's client does."""
+        return _COMPRESS[self](data)
+
+
+_COMPRESS: Mapping[Codec, Callable[[bytes], bytes]] = {
+    Codec.NONE: bytes,
+    Codec.LZ4: lambda data: bytes(cramjam.lz4.compress_block(data, store_size=False)),
+    Codec.ZLIB: lambda data: bytes(cramjam.zlib.compress(data, level=6)),
+    Codec.ZSTD: lambda data: bytes(cramjam.zstd.compress(data, level=3)),
+    Codec.SNAPPY: lambda data: bytes(cramjam.snappy.compress_raw(data)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What a producer sends.
+
+    Attributes:
+        value: None for a tombstone.
+        key: Text, or bytes, which are stored as base64.
+        null_key: Whether it is the null key of a key-value schema.
+        compacted_out: Whether compaction has emptied it; in a batch only.
+
+    """
+
+    value: bytes | None = b""
+    key: str | bytes | None = None
+    null_key: bool = False
+    ordering_key: bytes | None = None
+    properties: tuple[tuple[str, str], ...] = ()
+    event_time_ms: int | None = None
+    sequence_id: int | None = None
+    compacted_out: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What a broker stores: one message, or a batch of them.
+
+    Attributes:
+        messages: One or, in a batch, any number.
+        batched: Whether they are a batch, even of one.
+        broker: Time and index that the broker put in front; None if it did not.
+        extra_metadata: Fields of MessageMetadata to append as they are.
+
+    """
+
+    messages: tuple[Message, ...]
+    batched: bool = True
+    codec: Codec = Codec.NONE
+    publish_time_ms: int = 1_700_000_000_000
+    producer_name: str = "producer"
+    sequence_id: int = 0
+    broker: tuple[int, int] | None = None
+    checksum: bool = True
+    schema_version: bytes | None = None
+    txn: tuple[int, int] | None = None
+    marker: int | None = None
+    extra_metadata: bytes = b""
+
+    def encode(self) -> bytes:
+        """Return the entry's bytes."""
+        if self.batched:
+            payload = b"".join(map(_in_batch, self.messages))
+        else:
+            payload = self.messages[0].value or b""
+        metadata = self._metadata(len(payload))
+        body = b"".join(
+            (len(metadata).to_bytes(4, "big"), metadata, self.codec.compress(payload))
+        )
+        head = b""
+        if self.broker is not None:
+            time_ms, index = self.broker
+            broker = varint_field(1, time_ms) + varint_field(2, index)
+            head = b"\x0e\x02" + len(broker).to_bytes(4, "big") + broker
+        if self.checksum:
+            head += b"\x0e\x01" + google_crc32c.value(body).to_bytes(4, "big")
+        return head + body
+
+    def _metadata(self, uncompressed_bytes: int) -> bytes:
+        first = self.messages[0] if self.messages else Message()
+        sequence_id = self.sequence_id if self.batched else first.sequence_id
+        parts = [
+            bytes_field(1, self.producer_name.encode()),
+            varint_field(2, sequence_id or 0),
+            varint_field(3, self.publish_time_ms),
+        ]
+        if not self.batched:
+            parts += [_property(4, pair) for pair in first.properties]
+        if first.key is not None:  # in a batch too, for brokers: that of the first
+            parts.append(bytes_field(6, _stored_key(first.key)))
+        if self.codec is not Codec.NONE:
+            parts.append(varint_field(8, self.codec))
+        parts.append(varint_field(9, uncompressed_bytes))
+        if self.batched:
+            parts.append(varint_field(11, len(self.messages)))
+        elif first.event_time_ms is not None:
+            parts.append(varint_field(12, first.event_time_ms))
+        if self.schema_version is not None:
+            parts.append(bytes_field(16, self.schema_version))
+        if isinstance(first.key, bytes):
+            parts.append(varint_field(17, 1))
+        if first.ordering_key is not None:
+            parts.append(bytes_field(18, first.ordering_key))
+        if self.marker is not None:
+            parts.append(varint_field(20, self.marker))
+        if self.txn is not None:
+            most, least = self.txn
+            parts += [varint_field(22, least), varint_field(23, most)]
+        if not self.batched and first.value is None:
+            parts.append(varint_field(25, 1))
+        if not self.batched and first.null_key:
+            parts.append(varint_field(30, 1))
+        return b"".join([*parts, self.extra_metadata])
+
+
+def _in_batch(message: Message) -> bytes:
+    value = message.value or b""
+    parts = [_property(1, pair) for pair in message.properties]
+    if message.key is not None:
+        parts.append(bytes_field(2, _stored_key(message.key)))
+    parts.append(varint_field(3, len(value)))
+    if message.compacted_out:
+        parts.append(b"\x20\x01")
+    if message.event_time_ms is not None:
+        parts.append(varint_field(5, message.event_time_ms))
+    if isinstance(message.key, bytes):
+        parts.append(b"\x30\x01")
+    if message.ordering_key is not None:
+        parts.append(bytes_field(7, message.ordering_key))
+    if message.sequence_id is not None:
+        parts.append(varint_field(8, message.sequence_id))
+    if message.value is None:
+        parts.append(b"\x48\x01")
+    if message.null_key:
+        parts.append(b"\x50\x01")
+    metadata = b"".join(parts)
+    return b"".join((len(metadata).to_bytes(4, "big"), metadata, value))
+
+
+def _stored_key(key: str | bytes) -> bytes:
+    return b64encode(key) if isinstance(key, bytes) else key.encode()
+
+
+def _property(number: int, pair: tuple[str, str]) -> bytes:
+    key, value = pair
+    return bytes_field(
+        number, bytes_field(1, key.encode()) + bytes_field(2, value.encode())
+    )
+
+
+def varint(value: int) -> bytes:
+    """Encode an integer; a negative one takes ten bytes."""
+    value &= (1 << 64) - 1
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+def varint_field(number: int, value: int) -> bytes:
+    """Encode a protobuf field that is a number."""
+    return varint(number << 3) + varint(value)
+
+
+def bytes_field(number: int, value: bytes) -> bytes:
+    """Encode a protobuf field that is bytes, a string or a message."""
+    return varint(number << 3 | 2) + varint(len(value)) + value
+
+
+@dataclass(frozen=True, slots=True)
+class StoredObject:
+    """An object to put into a bucket."""
+
+    key: str
+    metadata: Mapping[str, str]
+    data: bytes
+
+
+def managed_ledger(topic: str) -> str:
+    """Return the name of a topic's managed ledger."""
+    tenant, namespace, name = topic.removeprefix("persistent://").split("/")
+    return f"{tenant}/{namespace}/persistent/{quote_plus(name)}"
+
+
+def ledger_objects(
+    topic: str,
+    ledger_id: int,
+    entries: Sequence[bytes],
+    *,
+    max_block_bytes: int = MAX_BLOCK_BYTES,
+    seed: int = 0,
+) -> tuple[StoredObject, StoredObject]:
+    """Offload a ledger: return its data and its index object."""
+    blocks, data = _blocks(entries, max_block_bytes)
+    attempt = uuid.UUID(
+        int=random.Random(f"{seed} {topic} {ledger_id}").getrandbits(128)
+    )
+    key = f"{attempt}-ledger-{ledger_id}"
+    metadata = {
+        "s3managedledgeroffloaderformatversion": "1",
+        "managedledgername": managed_ledger(topic),
+    }
+    return (
+        StoredObject(key, {**metadata, "role": "data"}, data),
+        StoredObject(
+            f"{key}-index",
+            {**metadata, "role": "index"},
+            index_object(len(data), blocks, ledger_metadata(topic, entries)),
+        ),
+    )
+
+
+def _blocks(
+    entries: Sequence[bytes], max_block_bytes: int
+) -> tuple[list[tuple[int, int]], bytes]:
+    """Lay entries out in blocks: return (first entry, offset) of each, and the bytes."""
+    left = sum(12 + len(entry) for entry in entries)
+    blocks: list[tuple[int, int]] = []
+    parts: list[bytes] = []
+    entry_id = offset = 0
+    while entry_id < len(entries):
+        size = min(max_block_bytes, 128 + left)
+        parts.append(struct.pack(">Iqqq100x", 0xFBDBABCB, 128, size, entry_id))
+        blocks.append((entry_id, offset))
+        used = 128
+        while entry_id < len(entries) and used + 12 + len(entries[entry_id]) <= size:
+            entry = entries[entry_id]
+            parts += (struct.pack(">iq", len(entry), entry_id), entry)
+            used += 12 + len(entry)
+            entry_id += 1
+        if blocks[-1][0] == entry_id:
+            raise ValueError(
+                f"entry {entry_id} of {len(entries[entry_id])} bytes does not fit into "
+                f"a block of {max_block_bytes}"
+            )
+        padding = size - used
+        parts.append((b"\xfe\xdc\xde\xad" * (padding // 4 + 1))[:padding])
+        left -= used - 128
+        offset += size
+    return blocks, b"".join(parts)
+
+
+def ledger_metadata(
+    topic: str, entries: Sequence[bytes], name_key: str = "pulsar/managed-ledger"
+) -> bytes:
+    """Encode BookKeeper's metadata of a closed ledger."""
+    custom = {
+        "application": b"pulsar",
+        "component": b"managed-ledger",
+        name_key: managed_ledger(topic).encode(),
+    }
+    parts = [
+        varint_field(1, 1),
+        varint_field(2, 1),
+        varint_field(3, sum(map(len, entries))),
+        varint_field(4, len(entries) - 1),
+        varint_field(5, 3),
+        bytes_field(6, bytes_field(1, b"bookie:3181") + varint_field(2, 0)),
+        varint_field(7, 3),
+        varint_field(9, 1),
+        varint_field(10, 1_700_000_000_000),
+    ]
+    parts += [
+        bytes_field(11, bytes_field(1, key.encode()) + bytes_field(2, value))
+        for key, value in custom.items()
+    ]
+    return b"".join(parts)
+
+
+def index_object(
+    data_bytes: int, blocks: Sequence[tuple[int, int]], metadata: bytes
+) -> bytes:
+    """Encode an index object."""
+    size = 32 + len(metadata) + 20 * len(blocks)
+    head = struct.pack(
+        ">IiqqII", 0xDE47DE47, size, data_bytes, 128, len(blocks), len(metadata)
+    )
+    parts = [
+        struct.pack(">qiq", first, part, offset)
+        for part, (first, offset) in enumerate(blocks, start=1)
+    ]
+    return b"".join([head, metadata, *parts])
+
+
+def write_directory(directory: Path, objects: Iterable[StoredObject]) -> None:
+    """Write objects as files; user metadata has no place there."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for stored in objects:
+        (directory / stored.key).write_bytes(stored.data)
