@@ -6,6 +6,7 @@ with it (0 or 1, one byte), and that many bytes of msgpack.
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import struct
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from sparkcache.node.messages import Message
+
+_log = logging.getLogger(__name__)
 
 _HEADER = struct.Struct("<IB")
 _LIMIT_BYTES = 16 << 20
@@ -188,7 +191,12 @@ class AsyncChannel(Generic[T]):
                 self._on_message(message, fd)
                 if self._closed:
                     return
-        except BrokenChannelError:
+        except BrokenChannelError as error:
+            _log.warning("connection ends: %s", error)
+            self.close()
+            return
+        except Exception:
+            _log.exception("connection ends")  # so that nobody waits for an answer
             self.close()
             return
         if not data:

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
     from sparkcache.config import CacheConfig
     from sparkcache.connector import DecodedRun
+    from sparkcache.consumers import Plan
     from sparkcache.fetch.stretch import Scan
     from sparkcache.model import ReadToken
-    from sparkcache.plan import Plan
 
 _log = logging.getLogger(__name__)
 

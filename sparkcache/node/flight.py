@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sparkcache.fetch.load import Load
+from sparkcache.model import RunKey
 from sparkcache.node.messages import Decoded
 from sparkcache.node.task import Span, Task
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from sparkcache.fetch.stretch import Scan, Stretch
-    from sparkcache.model import RunKey
 
 
 @dataclass(eq=False, slots=True)

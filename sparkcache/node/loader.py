@@ -159,8 +159,8 @@ def _detach(keep: set[int]) -> None:
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    first = 0
-    for fd in sorted(keep):
-        os.closerange(first, fd)
-        first = fd + 1
-    os.closerange(first, os.sysconf("SC_OPEN_MAX"))
+    begins = [fd + 1 for fd in sorted(keep)]
+    ends = [*sorted(keep)[1:], os.sysconf("SC_OPEN_MAX")]
+    for begin, end in zip(begins, ends, strict=True):
+        if begin < end:  # CPython takes an empty range for all there is
+            os.closerange(begin, end)

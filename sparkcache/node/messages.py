@@ -18,12 +18,12 @@ from typing import TypeAlias
 import msgspec
 
 from sparkcache.config import CacheConfig
+from sparkcache.consumers import Plan
 from sparkcache.errors import SourceError
 from sparkcache.fetch.load import Load
 from sparkcache.fetch.stretch import Scan
 from sparkcache.metrics import Metrics
 from sparkcache.model import ReadToken
-from sparkcache.plan import Plan
 
 PROTOCOL_VERSION = 1
 

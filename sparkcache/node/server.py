@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from sparkcache.config import CacheConfig
 
 _TICK_S = 0.5
+_RESTART_S = 0.1
 _SPARE_DESCRIPTORS = 512
 
 _log = logging.getLogger(__name__)
@@ -158,6 +159,10 @@ class _Server:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
         self.service.loader_gone(peer)
+        # Later, so that a loader that cannot live does not keep the node busy.
+        self._loop.call_later(_RESTART_S, self._restart_loaders)
+
+    def _restart_loaders(self) -> None:
         if not self._ending:
             self._adjust_loaders(self.service.config)
 

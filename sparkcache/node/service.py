@@ -13,16 +13,17 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from sparkcache.cache import RunCache, Settings, resolve_ttl
+from sparkcache.consumers import ExpectedReads
 from sparkcache.metrics import Metrics
 from sparkcache.node.loads import Loads
 from sparkcache.node.messages import PROTOCOL_VERSION, Refused, Served, Told
-from sparkcache.plan import ExpectedReads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from sparkcache.cache import CachedRun
     from sparkcache.config import CacheConfig
+    from sparkcache.consumers import Plan
     from sparkcache.model import RunKey
     from sparkcache.node.messages import (
         Decoded,
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
         Take,
     )
     from sparkcache.node.task import Peer, Task
-    from sparkcache.plan import Plan
 
 _AHEAD_SHARE = 4  # of the byte limit, all tasks together may be read ahead of
 _SCOUTED_RUNS = 16

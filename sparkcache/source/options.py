@@ -15,9 +15,9 @@ from sparkcache.config import (
     scan_option_names,
     suggest,
 )
+from sparkcache.consumers import Consumer
 from sparkcache.errors import ConfigError
 from sparkcache.model import Position
-from sparkcache.plan import Consumer
 from sparkcache.storage import normal_root
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ import uuid
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from sparkcache.consumers import Consumer, Plan
 from sparkcache.errors import ConfigError
-from sparkcache.plan import Consumer, Plan
 from sparkcache.source import executors, settings
 from sparkcache.source.datasource import SparkCacheSource
 from sparkcache.source.options import ScanOptions

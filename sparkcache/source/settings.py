@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from sparkcache.config import CONF_PREFIX, CacheConfig
+from sparkcache.consumers import Plan
 from sparkcache.errors import SourceError
 from sparkcache.model import Loss, ReadToken
-from sparkcache.plan import Plan
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from sparkcache.consumers.plan import Plan
     from sparkcache.model import ReadToken, RunKey
-    from sparkcache.plan.consumers import Plan
 
 
 @dataclass(slots=True)
