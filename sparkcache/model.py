@@ -27,6 +27,11 @@ class Position:
         return f"{self.ledger}:{self.entry}"
 
 
+def placed(topic: str, root: str) -> str:
+    """Return what a topic is called here: topics of one name may lie in two places."""
+    return f"{root}#{topic}"
+
+
 @dataclass(frozen=True, slots=True)
 class ObjectId:
     """One version of one stored object.
@@ -49,7 +54,8 @@ class Ledger:
 
     Attributes:
         connector: Name of the connector that can read it.
-        topic: The topic's full name; the same for all its ledgers.
+        topic: The topic's full name and place, as `placed` returns it; the same for
+            all its ledgers.
         id: Orders the ledgers of a topic.
         object: Where its entries lie. Part of the identity: a ledger whose object
             was overwritten is another ledger, so nothing stale is ever a hit.

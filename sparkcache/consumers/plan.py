@@ -16,15 +16,13 @@ class Consumer:
     """One planned scan of a topic.
 
     Attributes:
-        topic: The topic's full name, as in `Ledger.topic`.
-        root: URI below which its objects lie.
+        topic: The topic's full name and place, as in `Ledger.topic`.
         start: First position it reads; None for the first there is.
         end: Position after the last one it reads; None for no end.
 
     """
 
     topic: str
-    root: str
     start: Position | None = None
     end: Position | None = None
 
@@ -32,7 +30,6 @@ class Consumer:
         """Tell whether it will read any entry of a run."""
         return (
             key.ledger.topic == self.topic
-            and key.ledger.object.uri.startswith(self.root + "/")
             and (
                 self.start is None
                 or self.start <= Position(key.ledger.id, key.run.last)

@@ -17,7 +17,7 @@ from sparkcache.config import (
 )
 from sparkcache.consumers import Consumer
 from sparkcache.errors import ConfigError
-from sparkcache.model import Position
+from sparkcache.model import Position, placed
 from sparkcache.storage import normal_root
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class ScanOptions:
 
     def consumer(self) -> Consumer:
         """Return the scan as a planned consumer."""
-        return Consumer(self.topic, self.root, self.start, self.end)
+        return Consumer(placed(self.topic, self.root), self.start, self.end)
 
 
 def _require_known(options: Mapping[str, str], of_connector: frozenset[str]) -> None:
