@@ -53,6 +53,7 @@ class RunCache(Generic[V]):
     def __init__(self, settings: Settings) -> None:
         self.counters = Counters()
         self._settings = settings
+        self._runs: dict[RunKey, CachedRun[V]] = {}
         self._ledgers: dict[Ledger, LedgerRuns[V]] = {}
         self._queue: RemovalQueue[V] = RemovalQueue(settings, self.counters)
         self._expiry: Expiry[V] = Expiry(settings.ttl)
@@ -95,8 +96,7 @@ class RunCache(Generic[V]):
 
     def peek(self, key: RunKey, now_s: float) -> CachedRun[V] | None:
         """Look up a run without any effect."""
-        runs = self._ledgers.get(key.ledger)
-        run = None if runs is None else runs.get(key.run)
+        run = self._runs.get(key)
         return None if run is None or self._is_dead(run, now_s) else run
 
     def held_in(
@@ -111,6 +111,10 @@ class RunCache(Generic[V]):
             for run in runs.overlapping(first, last)
             if not self._is_dead(run, now_s)
         ]
+
+    def runs(self) -> list[CachedRun[V]]:
+        """List the runs kept, the next to go first."""
+        return self._queue.all()
 
     def reserve(self, size_bytes: int, now_s: float) -> tuple[bool, list[CachedRun[V]]]:
         """Make room for a run that is about to be created.
@@ -154,8 +158,7 @@ class RunCache(Generic[V]):
         given back then, and `value` is the caller's to free.
         """
         _require_reads(expected_reads)
-        runs = self._ledgers.get(key.ledger)
-        old = None if runs is None else runs.get(key.run)
+        old = self._runs.get(key)
         if old is not None:
             self._holdings.unreserve(size_bytes)
             old.expected_reads = expected_reads
@@ -165,6 +168,8 @@ class RunCache(Generic[V]):
             return None
         run = CachedRun(key, value, size_bytes, expected_reads)
         self._holdings.keep(run)
+        self._runs[key] = run
+        runs = self._ledgers.get(key.ledger)
         if runs is None:
             runs = self._ledgers[key.ledger] = LedgerRuns()
         runs.add(run)
@@ -254,8 +259,7 @@ class RunCache(Generic[V]):
 
     def remove(self, key: RunKey) -> CachedRun[V] | None:
         """Remove a run, whatever is expected of it; None if it is not here."""
-        runs = self._ledgers.get(key.ledger)
-        run = None if runs is None else runs.get(key.run)
+        run = self._runs.get(key)
         if run is not None:
             self._invalidate([run])
         return run
@@ -274,7 +278,7 @@ class RunCache(Generic[V]):
 
     def clear(self) -> list[CachedRun[V]]:
         """Remove all runs. Reservations stay: their loads are under way."""
-        return self._invalidate(self._queue.all())
+        return self._invalidate(self.runs())
 
     def configure(self, settings: Settings, now_s: float) -> list[CachedRun[V]]:
         """Change the limits and the policy; returns what no longer fits.
@@ -293,10 +297,11 @@ class RunCache(Generic[V]):
         """Assert the invariants. For tests: O(n)."""
         self._holdings.check()
         self._expiry.check()
-        queued = self._queue.all()
+        queued = self.runs()
         indexed = [run for runs in self._ledgers.values() for run in runs.all()]
-        assert set(queued) == set(indexed)
-        assert len(queued) == len(indexed) == len(self._expiry)
+        assert set(queued) == set(indexed) == set(self._runs.values())
+        assert len(queued) == len(indexed) == len(self._runs) == len(self._expiry)
+        assert all(self._runs[run.key] is run for run in queued)
         assert all(run.deadlines is not None for run in queued)
         for ledger, runs in self._ledgers.items():
             runs.check()
@@ -348,6 +353,7 @@ class RunCache(Generic[V]):
         """Forget a run that is out of the removal queue."""
         self._expiry.stop(run)
         self._holdings.drop(run)
+        del self._runs[run.key]
         ledger = run.key.ledger
         runs = self._ledgers[ledger]
         runs.remove(run)
