@@ -31,15 +31,17 @@ import platform
 import random
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import cachetools
 
 from sparkcache.cache import RunCache, Settings, Ttl
 from sparkcache.model import Ledger, ObjectId, Run, RunKey
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 ROUNDS = 7
 RUNS = 200_000

@@ -82,7 +82,9 @@ class SlowCache:
 
     @property
     def held_bytes(self) -> int:
-        return self.kept_bytes + sum(self.reserved) + sum(r.size_bytes for r in self.lent)
+        return (
+            self.kept_bytes + sum(self.reserved) + sum(r.size_bytes for r in self.lent)
+        )
 
     @property
     def held_runs(self) -> int:
@@ -97,11 +99,14 @@ class SlowCache:
     def deadline_s(self, run: SlowRun) -> float:
         ttl = self.settings.ttl
         after_read_s = ttl.create_s if ttl.after_read_s is None else ttl.after_read_s
-        return run.since_s + {
-            "unread": ttl.create_s,
-            "read": after_read_s,
-            "expected": ttl.expected_s,
-        }[run.state]
+        return (
+            run.since_s
+            + {
+                "unread": ttl.create_s,
+                "read": after_read_s,
+                "expected": ttl.expected_s,
+            }[run.state]
+        )
 
     def is_over(self, run: SlowRun, now_s: float) -> bool:
         return now_s - self.deadline_s(run) >= 0
@@ -212,7 +217,9 @@ class SlowCache:
 
     def shrink(self, size_bytes: int, runs: int, now_s: float) -> list[SlowRun]:
         removed: list[SlowRun] = []
-        while sum(run.size_bytes for run in removed) < size_bytes or len(removed) < runs:
+        while (
+            sum(run.size_bytes for run in removed) < size_bytes or len(removed) < runs
+        ):
             run = next((run for run in self.kept if not run.pins), None)
             if run is None:
                 break

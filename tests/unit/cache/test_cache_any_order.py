@@ -41,9 +41,7 @@ class RunCacheMachine(RuleBasedStateMachine):
         self.twins: dict[CachedRun[SlowRun | None], SlowRun] = {}
         self.pinned: list[CachedRun[SlowRun | None]] = []
 
-    def same(
-        self, got: list[CachedRun[SlowRun | None]], wanted: list[SlowRun]
-    ) -> None:
+    def same(self, got: list[CachedRun[SlowRun | None]], wanted: list[SlowRun]) -> None:
         assert [self.twins[run] for run in got] == wanted
         for run in got:
             assert run.place is (Place.LENT if run.pins else Place.GONE)
