@@ -87,7 +87,7 @@ class RunCache(Generic[V]):
         return self._holdings.kept.bytes
 
     def get(self, key: RunKey, now_s: float) -> CachedRun[V] | None:
-        """Look up a run to read it."""
+        """Look up a run to read it, which counts as an access."""
         run = self.peek(key, now_s)
         if run is not None:
             run.accessed = True
@@ -127,14 +127,7 @@ class RunCache(Generic[V]):
         if not holdings.could_fit(size_bytes, settings.max_bytes, settings.max_runs):
             self.counters.refused += 1
             return False, []
-        removed: list[CachedRun[V]] = []
-        then_bytes = holdings.held.bytes + size_bytes
-        excess_runs = holdings.held.runs + 1 - settings.max_runs
-        if then_bytes > settings.trigger_bytes:
-            excess_bytes = then_bytes - settings.watermark_bytes
-            removed = self._shrink(excess_bytes, excess_runs, now_s)
-        elif excess_runs > 0:
-            removed = self._shrink(0, excess_runs, now_s)
+        removed = self._make_room(size_bytes, 1, settings.trigger_bytes, now_s)
         holdings.reserve(size_bytes)
         return True, removed
 
@@ -183,7 +176,8 @@ class RunCache(Generic[V]):
     ) -> CachedRun[V]:
         """Serve a run without keeping it, in the place of a reservation of its size.
 
-        Pin it for its readers before any of them lets go: it is gone with the last.
+        Pin it for all its readers before any lets go: it is gone with the last. If
+        there is none after all, pin and unpin it once.
         """
         run = CachedRun(key, value, size_bytes, since_s=now_s)
         self._holdings.lend(run)
@@ -246,7 +240,7 @@ class RunCache(Generic[V]):
                     removed.append(run)
         self.counters.expired += len(removed)
         self._count_given_up(removed)
-        return removed + self._shrink_to_limit(now_s)
+        return removed + self._make_room(0, 0, self._settings.max_bytes, now_s)
 
     def next_deadline_s(self) -> float | None:
         """When `expire` will have work; None if never."""
@@ -288,7 +282,7 @@ class RunCache(Generic[V]):
         self._settings = settings
         self._queue.configure(settings)
         self._expiry.configure(settings.ttl)
-        removed = self._shrink_to_limit(now_s)
+        removed = self._make_room(0, 0, self._settings.max_bytes, now_s)
         self._ceiling_bytes = max(settings.max_bytes, self._holdings.held.bytes)
         self._ceiling_runs = max(settings.max_runs, self._holdings.held.runs)
         return removed
@@ -320,14 +314,18 @@ class RunCache(Generic[V]):
     def _is_dead(self, run: CachedRun[V], now_s: float) -> bool:
         return self._expiry.is_over(run, now_s) and not self._queue.spares(run)
 
-    def _shrink_to_limit(self, now_s: float) -> list[CachedRun[V]]:
-        held, settings = self._holdings.held, self._settings
-        if held.bytes <= settings.max_bytes and held.runs <= settings.max_runs:
-            return []
+    def _make_room(
+        self, size_bytes: int, runs: int, trigger_bytes: int, now_s: float
+    ) -> list[CachedRun[V]]:
+        """Evict if with so much more the limit of runs or the trigger was exceeded."""
+        then_bytes = self._holdings.held.bytes + size_bytes
+        excess_runs = self._holdings.held.runs + runs - self._settings.max_runs
         excess_bytes = 0
-        if held.bytes > settings.max_bytes:
-            excess_bytes = held.bytes - settings.watermark_bytes
-        return self._shrink(excess_bytes, held.runs - settings.max_runs, now_s)
+        if then_bytes > trigger_bytes:
+            excess_bytes = then_bytes - self._settings.watermark_bytes
+        if excess_bytes <= 0 and excess_runs <= 0:
+            return []
+        return self._shrink(excess_bytes, excess_runs, now_s)
 
     def _shrink(self, size_bytes: int, runs: int, now_s: float) -> list[CachedRun[V]]:
         removed, requeued = self._queue.shrink(size_bytes, runs)
