@@ -130,6 +130,24 @@ def test_inserting_a_run_whose_time_is_over_takes_it_back_to_life() -> None:
     assert cache.expire(600) == []
 
 
+def test_the_read_last_is_the_last_to_end() -> None:
+    cache = cache_of(1, 1, ttl=ROCKETMQ)
+    for index, at_s in ((0, 1), (1, 2), (0, 3)):
+        cache.get(key(index), at_s)
+    assert keys(cache.expire(12)) == [key(1)]
+    assert keys(cache.expire(13)) == [key(0)]
+
+
+def test_inserted_again_a_run_is_as_good_as_new() -> None:
+    cache = cache_of(ttl=PULSAR, max_requeues=1, extend_recently_accessed=True)
+    put(cache, key(0), expected_reads=1)
+    assert cache.expire(1) == []
+    cache.get(key(0), 1.1)
+    put(cache, key(0), expected_reads=1, now_s=1.5)
+    assert cache.expire(2.5) == [], "spared: none of its requeues is spent"
+    assert keys(cache.expire(3.5)) == [key(0)], "once: it was not accessed since"
+
+
 def test_a_time_of_zero_ends_at_once() -> None:
     cache = cache_of(1, ttl=Ttl(0, 0, 600))
     assert cache.get(key(0), 0) is None
