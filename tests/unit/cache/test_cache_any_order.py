@@ -6,7 +6,13 @@ import hypothesis.strategies as st
 import pytest
 from cache_cases import ROOMY, SlowCache, SlowRun, key, ledger
 from hypothesis import settings as hypothesis_settings
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
 
 from sparkcache.cache import CachedRun, Place, RunCache, Settings, Ttl
 from sparkcache.model import Ledger, Run, RunKey
@@ -16,6 +22,7 @@ runs = st.sampled_from((Run(0, 0), Run(1, 2), Run(3, 5), Run(0, 3), Run(1, 1)))
 run_keys = st.builds(RunKey, ledgers, runs)
 sizes = st.sampled_from((1, 7, 20, 34, 60))
 reads = st.sampled_from((0, 0, 0, 1, 2))
+seconds = st.sampled_from((0, 0, 0.5, 1, 1, 2, 3, 5))
 times = st.sampled_from((0, 1, 2, 3, 5, 8))
 ttls = st.builds(Ttl, times, st.none() | times, times)
 all_settings = st.builds(
@@ -45,15 +52,16 @@ class RunCacheMachine(RuleBasedStateMachine):
         for run in got:
             assert run.place is (Place.LENT if run.pins else Place.GONE)
 
-    @rule(seconds=st.sampled_from((0.5, 1, 2, 5)))
-    def wait(self, seconds: float) -> None:
-        self.now_s += seconds
+    @initialize(settings=all_settings)
+    def begin(self, settings: Settings) -> None:
+        """Half of the time with other settings than Pulsar's."""
+        if settings.extend_recently_accessed:
+            self.configure(settings)
 
-    @rule(where=run_keys, size_bytes=sizes, expected_reads=reads)
-    def reserve_and_insert(
-        self, where: RunKey, size_bytes: int, expected_reads: int
-    ) -> None:
-        self.load(where, size_bytes, expected_reads)
+    @rule(loads=st.lists(st.tuples(run_keys, sizes, reads), min_size=1, max_size=6))
+    def load_some(self, loads: list[tuple[RunKey, int, int]]) -> None:
+        for where, size_bytes, expected_reads in loads:
+            self.load(where, size_bytes, expected_reads)
 
     def load(self, where: RunKey, size_bytes: int, expected_reads: int) -> None:
         if self.make_room(size_bytes):
@@ -133,8 +141,9 @@ class RunCacheMachine(RuleBasedStateMachine):
         assert (run and self.twins[run]) is self.slow.get(where, self.now_s)
 
     @precondition(lambda self: self.slow.kept)
-    @rule(data=st.data())
-    def get_kept(self, data: st.DataObject) -> None:
+    @rule(data=st.data(), seconds=seconds)
+    def get_kept(self, data: st.DataObject, seconds: float) -> None:
+        self.now_s += seconds
         self.get(data.draw(st.sampled_from(self.slow.kept)).key)
 
     @rule(where=run_keys)
@@ -157,8 +166,9 @@ class RunCacheMachine(RuleBasedStateMachine):
         )
 
     @precondition(lambda self: self.slow.kept)
-    @rule(data=st.data())
-    def mark_read(self, data: st.DataObject) -> None:
+    @rule(data=st.data(), seconds=seconds)
+    def mark_read(self, data: st.DataObject, seconds: float) -> None:
+        self.now_s += seconds
         where = data.draw(st.sampled_from(self.slow.kept)).key
         left = self.cache.mark_read(where, self.now_s)
         assert left == self.slow.mark_read(where, self.now_s)
@@ -170,8 +180,9 @@ class RunCacheMachine(RuleBasedStateMachine):
         held = self.cache.set_expected(where, expected_reads, self.now_s)
         assert held == self.slow.set_expected(where, expected_reads, self.now_s)
 
-    @rule()
-    def expire(self) -> None:
+    @rule(seconds=seconds)
+    def expire(self, seconds: float) -> None:
+        self.now_s += seconds
         looked_at, before = self.cache.counters.looked_at, len(self.cache)
         self.same(self.cache.expire(self.now_s), self.slow.expire(self.now_s))
         assert self.cache.counters.looked_at - looked_at <= self.bound(before) + 3
@@ -253,7 +264,7 @@ def entries_of(run: Run) -> set[int]:
 
 TestRunCacheMachine = RunCacheMachine.TestCase
 TestRunCacheMachine.settings = hypothesis_settings(
-    max_examples=300, stateful_step_count=50, deadline=None
+    max_examples=400, stateful_step_count=50, deadline=None
 )
 
 
