@@ -20,10 +20,8 @@ _PAYLOAD_SIZE_TAG = PAYLOAD_SIZE << 3
 _DELIMITED = 2
 
 
-def message_starts(
-    data: memoryview, start: int, end: int, count: int
-) -> list[int] | None:
-    """Return where each of `count` messages begins; None if they do not fill the batch.
+def message_starts(data: memoryview, start: int, end: int) -> list[int] | None:
+    """Return where each message begins; None if they do not end where the batch does.
 
     `data` must reach 16 bytes beyond `end`.
     """
@@ -41,10 +39,10 @@ def message_starts(
         else:
             behind = at + 4 + length
             size = _payload_size(data, at + 4, behind) if behind <= end else None
-            if size is None or len(starts) > count:
+            if size is None:
                 return None
             at = behind + size
-    return starts if at == end and len(starts) == count else None
+    return starts if at == end else None
 
 
 def _payload_size(data: memoryview, at: int, end: int) -> int | None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import cramjam
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from sparkcache_pulsar.protobuf import Bytes
 
@@ -22,19 +22,15 @@ small enough for the memory of one loader.
 """
 
 
-class _DecompressInto(Protocol):
-    def __call__(self, source: Bytes, target: Bytes) -> int: ...
-
-
-def _lz4_block(source: Bytes, target: Bytes) -> int:
-    """A raw block: no frame, and no length in front of it."""
+def _lz4_block(source: memoryview, target: memoryview) -> int:
+    """Decompress a raw block: no frame, and no length in front of it."""
     written: int = cramjam.lz4.decompress_block_into(
         source, target, output_len=len(target)
     )
     return written
 
 
-_CODECS: Mapping[int, tuple[str, _DecompressInto]] = {
+_CODECS: Mapping[int, tuple[str, Callable[..., int]]] = {
     1: ("LZ4", _lz4_block),
     2: ("ZLIB", cramjam.zlib.decompress_into),
     3: ("ZSTD", cramjam.zstd.decompress_into),
@@ -49,7 +45,7 @@ def decompress(codec: int, source: Bytes, target: Bytes) -> tuple[str, str] | No
     name, decompress_into = _CODECS[codec]
     expected = f"{len(source)} bytes of {name} that become {len(target)}"
     try:
-        written = decompress_into(source, target)
+        written = decompress_into(source.data, target.data)
     except cramjam.DecompressionError as error:
         return expected, str(error)
     return None if written == len(target) else (expected, f"{written} bytes")

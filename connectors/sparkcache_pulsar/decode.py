@@ -64,7 +64,7 @@ def decode(ledger: Ledger, raw: RawRun, batch_bytes: int) -> DecodedRun:
     walk = Walk(raw.run.first)
     walk.advance(raw.data, raw.run.last, len(raw.data))
     faults = Faults(len(walk.starts))
-    batches = []
+    batches: list[pa.RecordBatch] = []
     if walk.starts:
         entries = read_entries(raw.data, walk.starts, faults)
         for lanes in entries.groups(min(batch_bytes, _MAX_GROUP_BYTES)):
@@ -142,7 +142,7 @@ class _Columns:
         return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 
     def _index(self) -> pa.Array:
-        """An entry's index is that of its last message."""
+        """Count back from the entry's index, which is that of its last message."""
         messages, index = (
             self._messages,
             self._entries.broker.numbers[fields.BROKER_INDEX],

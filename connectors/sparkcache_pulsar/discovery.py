@@ -154,13 +154,7 @@ def _read_upload(
         stored = storage.get(index_id.uri)
         metadata = {name.lower(): value for name, value in stored.metadata.items()}
         topic = names.of_managed_ledger(metadata.get(TOPIC_KEY, ""))
-        version = metadata.get(VERSION_KEY, FORMAT_VERSION)
-        if version != FORMAT_VERSION:
-            raise SourceError(
-                index_id.uri,
-                expected=f"format version {FORMAT_VERSION}",
-                found=f"{version!r} in {VERSION_KEY}",
-            )
+        _check_version(index_id.uri, metadata)
         index = parse_index(index_id.uri, stored.data)
     except SourceError as error:
         return _Upload(key, topic, fault=error)
@@ -171,6 +165,16 @@ def _read_upload(
     with _indexes_lock:
         _indexes[stored.id] = topic, index
     return _matched(key, topic, index, data, storage.root)
+
+
+def _check_version(uri: str, metadata: Mapping[str, str]) -> None:
+    version = metadata.get(VERSION_KEY, FORMAT_VERSION)
+    if version != FORMAT_VERSION:
+        raise SourceError(
+            uri,
+            expected=f"format version {FORMAT_VERSION}",
+            found=f"{version!r} in {VERSION_KEY}",
+        )
 
 
 def _matched(

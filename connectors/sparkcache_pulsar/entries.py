@@ -169,7 +169,8 @@ def _verify_checksums(buffer: Bytes, at: Ints, end: Ints, faults: Faults) -> Int
 
 
 def _has_magic(buffer: Bytes, at: Ints, end: Ints, magic: int) -> Bools:
-    return (at + 6 <= end) & (words(buffer, ">u2")[at] == magic)
+    has: Bools = (at + 6 <= end) & (words(buffer, ">u2")[at] == magic)
+    return has
 
 
 def _delimited(

@@ -51,6 +51,7 @@ _FIELDS = {
     NULL_KEY: Kind.NUMBER,
 }
 _PAIR_KEY, _PAIR_VALUE = 1, 2
+_MAX_BATCH = (1 << 31) - 1
 _PAIR_FIELDS = {_PAIR_KEY: Kind.RANGE, _PAIR_VALUE: Kind.RANGE}
 
 
@@ -107,6 +108,8 @@ class _Finder:
         self._of_entries = entries.metadata
         self._payloads = payloads
         self._faults = faults
+        listed = entries.metadata.repeated[entry_fields.BATCH_INDEXES]
+        self._retained = np.bincount(listed.lane, minlength=len(entries.start))
         counts, starts = self._walk_batches()
         rows = int(counts.sum())
         lane = np.repeat(np.arange(len(counts)), counts)
@@ -121,29 +124,34 @@ class _Finder:
         self._end = payloads.end[lane]
         same = lane[1:] == lane[:-1]
         self._end[:-1][same] = self._start[1:][same]
+        self._restore_indexes(counts)
 
     def _walk_batches(self) -> tuple[Ints, Ints]:
         """Count the messages of each payload; tell where those in batches begin."""
-        data = memoryview(self._payloads.buffer)
+        data = self._payloads.buffer.data
         sizes = self._of_entries.numbers[entry_fields.MESSAGES_IN_BATCH]
-        indexes = self._of_entries.repeated[entry_fields.BATCH_INDEXES]
-        retained = np.bincount(indexes.lane, minlength=len(sizes.value))
         lanes = self._payloads.lanes
         counts = np.ones(len(lanes), np.int64)
         chains: list[list[int]] = []
         for at in np.flatnonzero(sizes.present[lanes]).tolist():
-            lane = int(lanes[at])
+            lane, size = int(lanes[at]), int(sizes.signed[lanes[at]])
             start, end = int(self._payloads.start[at]), int(self._payloads.end[at])
-            count = int(retained[lane]) or int(sizes.signed[lane])
-            starts = message_starts(data, start, end, count)
-            if starts is None:
-                expected = f"a batch of {count} messages in {end - start} bytes"
+            starts = message_starts(data, start, end)
+            if starts is None or not self._is_count(lane, size, len(starts)):
+                expected = f"a batch of {size} messages in {end - start} bytes"
                 self._faults.add(lane, expected, "a chain of lengths that differs")
                 starts = []
             counts[at] = len(starts)
             chains.append(starts)
         flat = chain.from_iterable(chains)
         return counts, np.fromiter(flat, np.int64, sum(map(len, chains)))
+
+    def _is_count(self, lane: int, size: int, found: int) -> bool:
+        """Tell whether an entry says that it has so many messages.
+
+        A compacted batch may have all of them, or only those that it lists.
+        """
+        return found in (size, self._retained[lane]) and size <= _MAX_BATCH
 
     def find(self) -> Messages:
         buffer = self._payloads.buffer
@@ -167,7 +175,6 @@ class _Finder:
         decoded_keys = self._decode_keys(key, base64.is_true)
         no_value = self._number(table, NULL_VALUE, entry_fields.NULL_VALUE)
         value = Ranges(value_start, size, ~no_value.is_true)
-        self._restore_indexes()
         messages = Messages(
             buffer,
             self._entry,
@@ -252,7 +259,7 @@ class _Finder:
 
     def _decode_keys(self, key: Ranges, base64: Bools) -> dict[int, bytes]:
         """Decode the keys that were given as bytes, and so are stored as base64."""
-        data = memoryview(self._payloads.buffer)
+        data = self._payloads.buffer.data
         decoded = {}
         for row in np.flatnonzero(base64 & key.present).tolist():
             start, length = int(key.start[row]), int(key.length[row])
@@ -264,16 +271,26 @@ class _Finder:
                 self._faults.add(int(self._entry[row]), "a key in base64", str(error))
         return decoded
 
-    def _restore_indexes(self) -> None:
-        """Number the messages of compacted batches as they were before."""
-        indexes = self._of_entries.repeated[entry_fields.BATCH_INDEXES]
-        if not len(indexes.lane):
+    def _restore_indexes(self, counts: Ints) -> None:
+        """Give the messages of compacted batches the indexes they had before.
+
+        Such an entry lists the indexes of the messages that it still has.
+        """
+        listed = self._of_entries.repeated[entry_fields.BATCH_INDEXES]
+        if not len(listed.lane):
             return
-        compacted = np.zeros(len(self._of_entries.bad), np.bool_)
-        compacted[indexes.lane] = True
-        rows = np.flatnonzero(compacted[self._entry] & ~self._single)
-        of_rows = np.isin(indexes.lane, self._entry[rows])
-        self._batch_index[rows] = indexes.number.view(np.int64)[of_rows]
+        lanes = self._payloads.lanes
+        compacted = np.zeros(len(self._retained), np.bool_)
+        compacted[lanes] = (counts > 0) & (counts == self._retained[lanes])
+        of_rows = compacted[listed.lane]
+        index, lane = listed.number.view(np.int64)[of_rows], listed.lane[of_rows]
+        self._batch_index[compacted[self._entry] & ~self._single] = index
+        sizes = self._of_entries.numbers[entry_fields.MESSAGES_IN_BATCH].signed[lane]
+        self._faults.add_all(
+            np.unique(lane[(index < 0) | (index >= sizes)]),
+            "compacted_batch_indexes below num_messages_in_batch",
+            "others",
+        )
 
 
 def select(messages: Messages, keep: Bools) -> Messages:

@@ -72,7 +72,8 @@ class Numbers:
     @property
     def is_true(self) -> Bools:
         """The numbers as flags: not there is false."""
-        return self.value != 0
+        flags: Bools = self.value != 0
+        return flags
 
 
 @dataclass(slots=True)
@@ -122,8 +123,8 @@ def read_varints(buffer: Bytes, at: Ints) -> tuple[UInts, Ints]:
     stops = ~word & np.uint64(0x8080808080808080)
     lowest = stops & (~stops + np.uint64(1))
     mask = lowest | (lowest - np.uint64(1))  # all ones if there is no stop bit
-    length = (mask & np.uint64(0x0101010101010101)) * np.uint64(0x0101010101010101)
-    length = (length >> np.uint64(56)).astype(np.int64)
+    ones = np.uint64(0x0101010101010101)
+    length: Ints = ((mask & ones) * ones >> np.uint64(56)).astype(np.int64)
     value = _seven_bit_groups(word & mask)
     long = np.flatnonzero(stops == 0)
     if len(long):
@@ -264,6 +265,7 @@ def _in_order_of_lanes(parts: list[tuple[Ints, Ints, Ints, UInts]]) -> Repeated:
     if not parts:
         none = np.zeros(0, np.int64)
         return Repeated(none, none, none, none.view(np.uint64))
-    lane, start, length, number = (np.concatenate(column) for column in zip(*parts))
+    columns = zip(*parts, strict=True)
+    lane, start, length, number = (np.concatenate(column) for column in columns)
     order = np.argsort(lane, kind="stable")
     return Repeated(lane[order], start[order], length[order], number[order])

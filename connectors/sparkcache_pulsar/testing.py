@@ -6,13 +6,11 @@ messages, and returns objects: keys, user metadata and bytes, to be put anywhere
 
 from __future__ import annotations
 
-import random
 import struct
 import uuid
 from base64 import b64encode
 from dataclasses import dataclass
 from enum import IntEnum
-from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote_plus
 
@@ -21,6 +19,7 @@ import google_crc32c
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+    from pathlib import Path
 
 MAX_BLOCK_BYTES = 64 << 20
 
@@ -232,9 +231,7 @@ def ledger_objects(
 ) -> tuple[StoredObject, StoredObject]:
     """Offload a ledger: return its data and its index object."""
     blocks, data = _blocks(entries, max_block_bytes)
-    attempt = uuid.UUID(
-        int=random.Random(f"{seed} {topic} {ledger_id}").getrandbits(128)
-    )
+    attempt = uuid.uuid5(uuid.NAMESPACE_URL, f"{topic}/{ledger_id}/{seed}")
     key = f"{attempt}-ledger-{ledger_id}"
     metadata = {
         "s3managedledgeroffloaderformatversion": "1",
@@ -253,7 +250,7 @@ def ledger_objects(
 def _blocks(
     entries: Sequence[bytes], max_block_bytes: int
 ) -> tuple[list[tuple[int, int]], bytes]:
-    """Lay entries out in blocks: return (first entry, offset) of each, and the bytes."""
+    """Lay entries out in blocks: first entry and offset of each, and all bytes."""
     left = sum(12 + len(entry) for entry in entries)
     blocks: list[tuple[int, int]] = []
     parts: list[bytes] = []
