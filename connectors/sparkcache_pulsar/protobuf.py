@@ -171,6 +171,7 @@ class _Parser:
         self._end = end
         self._tag = np.full(lanes, _DONE, np.uint64)
         self._lanes = np.arange(lanes)
+        self._passed = np.zeros(lanes, np.int32)
         self._parts: dict[int, list[tuple[Ints, Ints, Ints, UInts]]] = {}
         self._table = Table({}, {}, {}, np.zeros(lanes, np.bool_))
         for number, kind in fields.items():
@@ -186,15 +187,11 @@ class _Parser:
 
     def run(self) -> Table:
         self._read_tags(self._lanes)
-        for _ in range(MAX_FIELDS):
-            least = self._tag.min(initial=_DONE)
-            if least == _DONE:
-                break
+        while (least := self._tag.min(initial=_DONE)) != _DONE:
             chosen = self._tag == least
             self._step(
                 int(least), self._lanes if chosen.all() else np.flatnonzero(chosen)
             )
-        self._table.bad |= self._tag != _DONE
         for number, parts in self._parts.items():
             self._table.repeated[number] = _in_order_of_lanes(parts)
         return self._table
@@ -207,8 +204,10 @@ class _Parser:
         tag, length = read_varints(self._buffer, self._at[lanes])
         self._at[lanes] += length
         self._tag[lanes] = tag
-        no_tag = (length == 0) | (tag < 8) | (tag >= 2**32)
-        self._reject(lanes[no_tag | (self._at[lanes] > self._end[lanes])])
+        bad = (length == 0) | (tag < 8) | (tag >= 2**32)
+        bad |= self._at[lanes] > self._end[lanes]
+        bad |= self._passed[lanes] == MAX_FIELDS
+        self._reject(lanes[bad])
 
     def _step(self, tag: int, lanes: Ints) -> None:
         """Move lanes over a field that all of them have next."""
@@ -237,6 +236,7 @@ class _Parser:
             lanes, start, length = lanes[ok], start[ok], length[ok]
             value = value[ok]
         self._at[lanes] = start + length
+        self._passed[lanes] += 1
         if kind is not None:
             self._store(number, lanes, start, length, value)
         self._read_tags(lanes)
