@@ -28,10 +28,11 @@ from sparkcache_pulsar.payloads import unpack
 from sparkcache_pulsar.protobuf import Ranges
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from sparkcache.connector import RawRun
     from sparkcache.model import Ledger
+    from sparkcache_pulsar.protobuf import Bytes
 
 SCHEMA = pa.schema(
     [
@@ -133,9 +134,9 @@ class _Columns:
             self._key(),
             arrays.binary(messages.buffer, messages.ordering_key),
             arrays.int64(messages.sequence_id.signed),
-            self._of_entries(fields.PRODUCER_NAME).cast(pa.string()),
+            self._of_entries(fields.PRODUCER_NAME, arrays.string),
             self._properties(),
-            self._of_entries(fields.SCHEMA_VERSION),
+            self._of_entries(fields.SCHEMA_VERSION, arrays.binary),
             self._transaction(),
             arrays.binary(messages.buffer, messages.value),
         ]
@@ -170,7 +171,9 @@ class _Columns:
         )
         return arrays.maps(found.row, keys, values, self._rows)
 
-    def _of_entries(self, field: int) -> pa.Array:
+    def _of_entries(
+        self, field: int, array: Callable[[Bytes, Ranges], pa.Array]
+    ) -> pa.Array:
         """Copy a range of each entry's metadata, for each of its messages."""
         ranges = self._entries.metadata.ranges[field]
         of_lanes = Ranges(
@@ -178,7 +181,7 @@ class _Columns:
             ranges.length[self._lanes],
             ranges.present[self._lanes],
         )
-        return arrays.binary(self._entries.buffer, of_lanes).take(self._take)
+        return array(self._entries.buffer, of_lanes).take(self._take)
 
     @property
     def _take(self) -> pa.Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from sparkcache_pulsar import codecs
 from sparkcache_pulsar.testing import Codec
 
@@ -11,7 +12,9 @@ PLAIN = b"".join(b"%d bottles of beer on the wall. " % n for n in range(200))
 COMPRESSING = [codec for codec in Codec if codec is not Codec.NONE]
 
 
-def decompress(codec: int, data: bytes, size: int) -> tuple[bytes, tuple[str, str] | None]:
+def decompress(
+    codec: int, data: bytes, size: int
+) -> tuple[bytes, tuple[str, str] | None]:
     target = np.zeros(size + 8, np.uint8)
     source = np.frombuffer(data, np.uint8)
     fault = codecs.decompress(codec, source, target[:size])

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import pytest
+
+from sparkcache.errors import ConfigError, SourceError
+from sparkcache.testing import MemoryStorage
 from sparkcache_pulsar import PulsarConnector
 from sparkcache_pulsar.testing import (
     Entry,
@@ -16,11 +19,12 @@ from sparkcache_pulsar.testing import (
     ledger_objects,
 )
 
-from sparkcache.connector import Snapshot
-from sparkcache.errors import ConfigError, SourceError
-from sparkcache.testing import MemoryStorage
-
 from .topics import TOPIC, store
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sparkcache.connector import Snapshot
 
 ENTRIES = [Entry((Message(b"value"),)).encode()] * 5
 OTHER = "persistent://shop/eu/returns"
@@ -33,12 +37,16 @@ def discover(
     return PulsarConnector().discover(storage, topic, options or {})
 
 
-def put(storage: MemoryStorage, stored: StoredObject, data: bytes | None = None) -> None:
+def put(
+    storage: MemoryStorage, stored: StoredObject, data: bytes | None = None
+) -> None:
     data = stored.data if data is None else data
     storage.put(stored.key, data, stored.metadata)
 
 
-def objects(ledger: int = 7, topic: str = TOPIC, seed: int = 0) -> tuple[StoredObject, StoredObject]:
+def objects(
+    ledger: int = 7, topic: str = TOPIC, seed: int = 0
+) -> tuple[StoredObject, StoredObject]:
     return ledger_objects(topic, ledger, ENTRIES, seed=seed, max_block_bytes=250)
 
 
@@ -131,7 +139,11 @@ DATA, INDEX = objects()
     ("data", "index", "metadata", "message"),
     [
         pytest.param(
-            DATA.data[:-1], INDEX.data, INDEX.metadata, "bytes, as its index says", id="cut"
+            DATA.data[:-1],
+            INDEX.data,
+            INDEX.metadata,
+            "bytes, as its index says",
+            id="cut",
         ),
         pytest.param(
             None, INDEX.data, INDEX.metadata, "found no such object", id="no data"
@@ -221,7 +233,9 @@ def test_an_unknown_topic() -> None:
     for ledger in range(30):
         topic = f"persistent://shop/eu/topic-{ledger}"
         store(ENTRIES, topic=topic, ledger=ledger, storage=storage)
-    with pytest.raises(ConfigError, match=r"there is .*topic-\d+.* and 20 more") as error:
+    with pytest.raises(
+        ConfigError, match=r"there is .*topic-\d+.* and 20 more"
+    ) as error:
         discover(storage, "persistent://shop/eu/topic-99")
     assert str(error.value).count("persistent://shop/eu/topic-") == 11
 

@@ -4,29 +4,39 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
+
+from sparkcache.model import Extent, Ledger, ObjectId, Run
 from sparkcache_pulsar import frames
 from sparkcache_pulsar.testing import ledger_objects
 
-from sparkcache.connector import RawRun
-from sparkcache.model import Extent, Ledger, ObjectId, Run
-
 from .topics import TOPIC
+
+if TYPE_CHECKING:
+    from sparkcache.connector import RawRun
 
 
 @pytest.mark.parametrize(
     ("extent", "run_bytes", "runs"),
     [
         pytest.param(Extent(0, 9, 0, 1000), 1000, [(0, 9)], id="all in one"),
-        pytest.param(Extent(0, 9, 0, 1000), 300, [(0, 2), (3, 5), (6, 8), (9, 9)], id="less in the last"),
-        pytest.param(Extent(0, 9, 0, 1000), 301, [(0, 3), (4, 7), (8, 9)], id="rounded up"),
+        pytest.param(
+            Extent(0, 9, 0, 1000),
+            300,
+            [(0, 2), (3, 5), (6, 8), (9, 9)],
+            id="less in the last",
+        ),
+        pytest.param(
+            Extent(0, 9, 0, 1000), 301, [(0, 3), (4, 7), (8, 9)], id="rounded up"
+        ),
         pytest.param(Extent(5, 7, 0, 1000), 1, [(5, 5), (6, 6), (7, 7)], id="one each"),
         pytest.param(Extent(5, 7, 0, 1000), 1 << 40, [(5, 7)], id="larger than it is"),
     ],
-)  # fmt: skip
+)
 def test_runs(extent: Extent, run_bytes: int, runs: list[tuple[int, int]]) -> None:
     assert frames.runs(extent, run_bytes) == [Run(*run) for run in runs]
 
@@ -68,9 +78,7 @@ def cut(data: bytes, extent: Extent, runs: list[Run], stream: Stream) -> list[Ra
 ENTRIES = [b"a" * 10, b"", b"c" * 100, b"d", b"e" * 50]
 DATA, EXTENT = block(ENTRIES)
 RUNS = [Run(0, 1), Run(2, 3), Run(4, 4)]
-FRAMES = [
-    struct.pack(">iq", len(entry), i) + entry for i, entry in enumerate(ENTRIES)
-]
+FRAMES = [struct.pack(">iq", len(entry), i) + entry for i, entry in enumerate(ENTRIES)]
 
 
 @given(st.lists(st.integers(1, 200), min_size=1, max_size=5).map(tuple))
@@ -138,15 +146,25 @@ THIRD = 128 + len(FRAMES[0]) + len(FRAMES[1])
         pytest.param(damaged(19, b"\0"), 0, "a block header", id="block length"),
         pytest.param(damaged(27, b"\1"), 0, "from entry 1", id="first entry"),
         pytest.param(DATA[:100], 0, "found 100 bytes", id="no whole header"),
-        pytest.param(damaged(THIRD, b"\x7f\xff\xff\xff"), 2, "of 2147483647 bytes", id="too long"),
-        pytest.param(damaged(THIRD, b"\xff\xff\xff\xff"), 2, "of -1 bytes", id="negative"),
-        pytest.param(damaged(THIRD, frames.PADDING * 4), 2, "found padding", id="padding"),
-        pytest.param(damaged(THIRD + 11, b"\7"), 2, "a frame of entry 7", id="wrong id"),
-        pytest.param(damaged(THIRD + 3, b"\0"), 3, "expected a frame of entry 3", id="too short"),
+        pytest.param(
+            damaged(THIRD, b"\x7f\xff\xff\xff"), 2, "of 2147483647 bytes", id="too long"
+        ),
+        pytest.param(
+            damaged(THIRD, b"\xff\xff\xff\xff"), 2, "of -1 bytes", id="negative"
+        ),
+        pytest.param(
+            damaged(THIRD, frames.PADDING * 4), 2, "found padding", id="padding"
+        ),
+        pytest.param(
+            damaged(THIRD + 11, b"\7"), 2, "a frame of entry 7", id="wrong id"
+        ),
+        pytest.param(
+            damaged(THIRD + 3, b"\0"), 3, "expected a frame of entry 3", id="too short"
+        ),
         pytest.param(DATA[:-51], 4, "found the end of the data", id="data too short"),
         pytest.param(DATA[:-1], 4, "found the end of the data", id="by one byte"),
     ],
-)  # fmt: skip
+)
 def test_what_lies_behind_a_fault_is_lost(
     data: bytes, first_lost: int, message: str
 ) -> None:

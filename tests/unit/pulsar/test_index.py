@@ -7,11 +7,11 @@ import struct
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
-from sparkcache_pulsar.index import parse_index
-from sparkcache_pulsar.testing import index_object, ledger_metadata
 
 from sparkcache.errors import SourceError
 from sparkcache.model import Extent
+from sparkcache_pulsar.index import parse_index
+from sparkcache_pulsar.testing import index_object, ledger_metadata
 
 from .topics import TOPIC
 
@@ -59,7 +59,9 @@ def changed(at: int, format_: str, value: int) -> bytes:
     [
         pytest.param(b"", "expected an index of 32 bytes or more", id="empty"),
         pytest.param(GOOD[:31], "found 31 bytes", id="shorter than its head"),
-        pytest.param(changed(0, ">I", 0x3D1FB0BC), "expected magic 0xde47de47", id="magic"),
+        pytest.param(
+            changed(0, ">I", 0x3D1FB0BC), "expected magic 0xde47de47", id="magic"
+        ),
         pytest.param(changed(16, ">q", 64), "block headers of 128 bytes", id="header"),
         pytest.param(changed(24, ">i", 4), "found 4 blocks", id="too many blocks"),
         pytest.param(changed(24, ">i", 0), "found 0 blocks", id="no blocks"),
@@ -96,7 +98,9 @@ def changed(at: int, format_: str, value: int) -> bytes:
             "room for their entries",
             id="more entries than fit",
         ),
-        pytest.param(index_object(2500, BLOCKS, b""), "last entry id", id="no metadata"),
+        pytest.param(
+            index_object(2500, BLOCKS, b""), "last entry id", id="no metadata"
+        ),
     ],
 )
 def test_what_is_inconsistent(data: bytes, message: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from sparkcache_pulsar.message_ids import message_ids
 
 
@@ -22,18 +23,28 @@ from sparkcache_pulsar.message_ids import message_ids
     ],
 )
 def test_one(
-    ledger: int, entry: int, partition: int | None, batch_index: int, batch_size: int,
+    ledger: int,
+    entry: int,
+    partition: int | None,
+    batch_index: int,
+    batch_size: int,
     encoded: str,
 ) -> None:
     ids = message_ids(
-        ledger, np.array([entry]), partition, np.array([batch_index]), np.array([batch_size])
+        ledger,
+        np.array([entry]),
+        partition,
+        np.array([batch_index]),
+        np.array([batch_size]),
     )
     assert ids.to_pylist() == [bytes.fromhex(encoded)]
 
 
 def test_many_of_different_lengths() -> None:
     entries = np.array([0, 127, 128, 2**40])
-    ids = message_ids(1, entries, None, np.array([-1, 0, 200, -1]), np.array([0, 1, 300, 0]))
+    ids = message_ids(
+        1, entries, None, np.array([-1, 0, 200, -1]), np.array([0, 1, 300, 0])
+    )
     ids.validate(full=True)
     one_by_one = [
         message_ids(1, entries[i : i + 1], None, np.array([b]), np.array([n]))[0]

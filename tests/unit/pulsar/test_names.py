@@ -5,10 +5,10 @@ from __future__ import annotations
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
-from sparkcache_pulsar import names
-from sparkcache_pulsar.names import Key
 
 from sparkcache.errors import ConfigError
+from sparkcache_pulsar import names
+from sparkcache_pulsar.names import Key
 
 UUID = "0c4d9a1e-7a52-4e6c-9a1f-000000000001"
 
@@ -31,7 +31,8 @@ def test_full_name(given_name: str, full: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", ["", "/", "a/b", "persistent://x", "a//b", "non-persistent://t/n/x", "a/b/c/d/e"]
+    "wrong",
+    ["", "/", "a/b", "persistent://x", "a//b", "non-persistent://t/n/x", "a/b/c/d/e"],
 )
 def test_what_is_no_name(wrong: str) -> None:
     with pytest.raises(ConfigError, match="give 'persistent://tenant"):

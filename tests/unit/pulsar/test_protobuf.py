@@ -8,6 +8,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 from hypothesis import given
+
 from sparkcache_pulsar import protobuf
 from sparkcache_pulsar.protobuf import Kind, Table, parse, read_varints
 from sparkcache_pulsar.testing import bytes_field, varint, varint_field
@@ -130,7 +131,9 @@ GOOD = varint_field(NUMBER, 5) + bytes_field(RANGE, b"abc")
         pytest.param(b"\x59\x00\x00", id="a fixed64 beyond the end"),
     ],
 )
-def test_a_malformed_message_is_bad_and_its_neighbours_are_not(malformed: bytes) -> None:
+def test_a_malformed_message_is_bad_and_its_neighbours_are_not(
+    malformed: bytes,
+) -> None:
     table, data = parse_all([GOOD, malformed, GOOD, GOOD + malformed])
     assert table.bad.tolist() == [False, True, False, True]
     found = as_lists(table, data, 4)

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import hypothesis.strategies as st
-from sparkcache_pulsar.testing import Codec, Entry, Message, ledger_objects, varint_field
 
 from sparkcache.testing import MemoryStorage
+from sparkcache_pulsar.testing import (
+    Codec,
+    Entry,
+    Message,
+    ledger_objects,
+    varint_field,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 TOPIC = "persistent://shop/eu/orders"
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -125,7 +133,5 @@ _common = {
 batches = st.builds(
     Entry, st.lists(in_batch, max_size=8).map(tuple), st.just(True), **_common
 )
-singles = st.builds(
-    Entry, st.tuples(messages), st.just(False), **_common
-)
+singles = st.builds(Entry, st.tuples(messages), st.just(False), **_common)
 entries = st.one_of(batches, singles)
