@@ -11,17 +11,21 @@ import uuid
 from base64 import b64encode
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import islice
 from typing import TYPE_CHECKING
 from urllib.parse import quote_plus
 
 import cramjam
 import google_crc32c
+import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
 MAX_BLOCK_BYTES = 64 << 20
+
+_SLAB_BYTES = 4 << 20
 
 
 class Codec(IntEnum):
@@ -317,6 +321,84 @@ def index_object(
         for part, (first, offset) in enumerate(blocks, start=1)
     ]
     return b"".join([head, metadata, *parts])
+
+
+def values(size_bytes: int, *, seed: int = 0) -> Iterator[bytes]:
+    """Yield values without end, all different, that compress to about half their size.
+
+    Words of a small vocabulary alternate with random bytes, 2 to 1.
+    """
+    random = np.random.default_rng(seed)
+    vocabulary = random.integers(0, 256, (256, 16), np.uint8)
+    pieces = -(-size_bytes // 24)
+    count = max(1, _SLAB_BYTES // size_bytes)
+    while True:
+        words = vocabulary[random.integers(0, len(vocabulary), (count, pieces))]
+        noise = random.integers(0, 256, (count, pieces, 8), np.uint8)
+        lines = np.concatenate([noise, words], axis=2).reshape(count, -1)
+        data = lines[:, :size_bytes].tobytes()
+        for at in range(0, len(data), size_bytes):
+            yield data[at : at + size_bytes]
+
+
+def synthetic_entries(
+    size_bytes: int,
+    *,
+    value_bytes: int = 1024,
+    batch_bytes: int = 128 << 10,
+    codec: Codec = Codec.LZ4,
+    keyed: bool = False,
+    seed: int = 0,
+) -> Iterator[bytes]:
+    """Yield entries whose values have `size_bytes` in all.
+
+    Batches hold `batch_bytes` of values each; with 0 no message is in a batch.
+    """
+    per_entry = max(1, batch_bytes // value_bytes)
+    properties = (("source", "synthetic"),) if keyed else ()
+    source = values(value_bytes, seed=seed)
+    for first in range(0, max(1, size_bytes // value_bytes), per_entry):
+        messages = tuple(
+            Message(
+                value,
+                sequence_id=number,
+                key=f"user-{number % 1000}" if keyed else None,
+                properties=properties,
+            )
+            for number, value in enumerate(islice(source, per_entry), first)
+        )
+        yield Entry(
+            messages,
+            batched=batch_bytes > 0,
+            codec=codec,
+            publish_time_ms=1_700_000_000_000 + first,
+            sequence_id=first,
+        ).encode()
+
+
+def synthetic_topic(
+    topic: str,
+    size_bytes: int,
+    *,
+    ledgers: int = 1,
+    value_bytes: int = 1024,
+    batch_bytes: int = 128 << 10,
+    codec: Codec = Codec.LZ4,
+    max_block_bytes: int = MAX_BLOCK_BYTES,
+    seed: int = 0,
+) -> Iterator[StoredObject]:
+    """Yield the objects of a topic whose values have `size_bytes` in all."""
+    for ledger in range(1, ledgers + 1):
+        entries = synthetic_entries(
+            size_bytes // ledgers,
+            value_bytes=value_bytes,
+            batch_bytes=batch_bytes,
+            codec=codec,
+            seed=seed + ledger,
+        )
+        yield from ledger_objects(
+            topic, ledger, list(entries), max_block_bytes=max_block_bytes, seed=seed
+        )
 
 
 def write_directory(directory: Path, objects: Iterable[StoredObject]) -> None:
