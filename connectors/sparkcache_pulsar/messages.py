@@ -13,14 +13,19 @@ from __future__ import annotations
 from binascii import Error as Base64Error
 from binascii import a2b_base64
 from dataclasses import dataclass
-from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sparkcache_pulsar import entries as entry_fields
-from sparkcache_pulsar.batches import PAYLOAD_SIZE, message_starts
+from sparkcache_pulsar.batches import (
+    PARTITION_KEY,
+    PAYLOAD_SIZE,
+    PROPERTIES,
+    message_starts,
+)
 from sparkcache_pulsar.protobuf import (
+    SLACK_BYTES,
     Kind,
     Numbers,
     Ranges,
@@ -35,8 +40,8 @@ if TYPE_CHECKING:
     from sparkcache_pulsar.payloads import Payloads
     from sparkcache_pulsar.protobuf import Bools, Bytes, Ints, Table
 
-PROPERTIES, PARTITION_KEY, COMPACTED_OUT, EVENT_TIME = 1, 2, 4, 5
-KEY_IS_BASE64, ORDERING_KEY, SEQUENCE_ID, NULL_VALUE, NULL_KEY = 6, 7, 8, 9, 10
+COMPACTED_OUT, EVENT_TIME, KEY_IS_BASE64, ORDERING_KEY = 4, 5, 6, 7
+SEQUENCE_ID, NULL_VALUE, NULL_KEY = 8, 9, 10
 
 _FIELDS = {
     PROPERTIES: Kind.RANGES,
@@ -128,23 +133,22 @@ class _Finder:
 
     def _walk_batches(self) -> tuple[Ints, Ints]:
         """Count the messages of each payload; tell where those in batches begin."""
-        data = self._payloads.buffer.data
+        buffer = self._payloads.buffer
         sizes = self._of_entries.numbers[entry_fields.MESSAGES_IN_BATCH]
         lanes = self._payloads.lanes
         counts = np.ones(len(lanes), np.int64)
-        chains: list[list[int]] = []
+        chains: list[Ints] = []
         for at in np.flatnonzero(sizes.present[lanes]).tolist():
             lane, size = int(lanes[at]), int(sizes.signed[lanes[at]])
             start, end = int(self._payloads.start[at]), int(self._payloads.end[at])
-            starts = message_starts(data, start, end)
+            starts = message_starts(buffer[start : end + SLACK_BYTES].tobytes())
             if starts is None or not self._is_count(lane, size, len(starts)):
                 expected = f"a batch of {size} messages in {end - start} bytes"
                 self._faults.add(lane, expected, "a chain of lengths that differs")
                 starts = []
             counts[at] = len(starts)
-            chains.append(starts)
-        flat = chain.from_iterable(chains)
-        return counts, np.fromiter(flat, np.int64, sum(map(len, chains)))
+            chains.append(np.array(starts, np.int64) + start)
+        return counts, np.concatenate([np.zeros(0, np.int64), *chains])
 
     def _is_count(self, lane: int, size: int, found: int) -> bool:
         """Tell whether an entry says that it has so many messages.

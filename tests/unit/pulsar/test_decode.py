@@ -357,7 +357,7 @@ SOUND = b"\0\0\0\x0a" + bytes_field(1, b"p") + b"\x10\x00\x18\x80\x80\x01"
         ),
         pytest.param(
             odd(b"\0\0\0\x01\x18", varint_field(11, 1)),
-            "a batch of 1 messages",
+            "metadata of each message",
             id="a message's metadata without a size",
         ),
         pytest.param(
