@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from typing import TYPE_CHECKING
 
 import cramjam
@@ -30,9 +31,20 @@ def _lz4_block(source: memoryview, target: memoryview) -> int:
     return written
 
 
+def _zlib_stream(source: memoryview, target: memoryview) -> int:
+    """Decompress a stream that Java leaves without an end: no last block, no checksum.
+
+    One byte more than fits is asked for, to notice that there is one.
+    """
+    data = zlib.decompressobj().decompress(source, len(target) + 1)
+    if len(data) == len(target):
+        target[:] = data
+    return len(data)
+
+
 _CODECS: Mapping[int, tuple[str, Callable[..., int]]] = {
     1: ("LZ4", _lz4_block),
-    2: ("ZLIB", cramjam.zlib.decompress_into),
+    2: ("ZLIB", _zlib_stream),
     3: ("ZSTD", cramjam.zstd.decompress_into),
     4: ("SNAPPY", cramjam.snappy.decompress_raw_into),
 }
@@ -46,6 +58,6 @@ def decompress(codec: int, source: Bytes, target: Bytes) -> tuple[str, str] | No
     expected = f"{len(source)} bytes of {name} that become {len(target)}"
     try:
         written = decompress_into(source.data, target.data)
-    except cramjam.DecompressionError as error:
+    except (cramjam.DecompressionError, zlib.error) as error:
         return expected, str(error)
     return None if written == len(target) else (expected, f"{written} bytes")

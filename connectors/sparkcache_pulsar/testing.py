@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 import uuid
+import zlib
 from base64 import b64encode
 from dataclasses import dataclass
 from enum import IntEnum
@@ -42,10 +43,16 @@ class Codec(IntEnum):
         return _COMPRESS[self](data)
 
 
+def _zlib_without_end(data: bytes) -> bytes:
+    """Flush, but do not finish, as Pulsar's Java client does."""
+    stream = zlib.compressobj()
+    return stream.compress(data) + stream.flush(zlib.Z_SYNC_FLUSH)
+
+
 _COMPRESS: Mapping[Codec, Callable[[bytes], bytes]] = {
     Codec.NONE: bytes,
     Codec.LZ4: lambda data: bytes(cramjam.lz4.compress_block(data, store_size=False)),
-    Codec.ZLIB: lambda data: bytes(cramjam.zlib.compress(data, level=6)),
+    Codec.ZLIB: _zlib_without_end,
     Codec.ZSTD: lambda data: bytes(cramjam.zstd.compress(data, level=3)),
     Codec.SNAPPY: lambda data: bytes(cramjam.snappy.compress_raw(data)),
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zlib
+
 import numpy as np
 import pytest
 
@@ -38,8 +40,14 @@ def test_another_size_than_announced(codec: Codec, difference: int) -> None:
 
 @pytest.mark.parametrize("codec", COMPRESSING)
 def test_truncated(codec: Codec) -> None:
-    _, fault = decompress(codec, codec.compress(PLAIN)[:-3], len(PLAIN))
+    _, fault = decompress(codec, codec.compress(PLAIN)[:-10], len(PLAIN))
     assert fault is not None
+
+
+def test_zlib_may_have_an_end_or_not() -> None:
+    """Pulsar's Java client flushes the stream but does not finish it."""
+    for data in (zlib.compress(PLAIN), Codec.ZLIB.compress(PLAIN)):
+        assert decompress(Codec.ZLIB, data, len(PLAIN)) == (PLAIN, None)
 
 
 @pytest.mark.parametrize("codec", COMPRESSING)

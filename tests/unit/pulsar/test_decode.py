@@ -203,6 +203,14 @@ def test_of_properties_with_the_same_key_the_last_one_counts() -> None:
     ]  # fmt: skip
 
 
+def test_an_empty_schema_version_is_none() -> None:
+    found = rows(
+        single(Message(b"x"), schema_version=b""),
+        single(Message(b"x"), schema_version=b"\0\1"),
+    )
+    assert [row["__schemaVersion"] for row in found] == [None, b"\0\1"]
+
+
 def test_text_that_is_not_utf_8_is_repaired() -> None:
     pair = bytes_field(1, b"k\xff") + bytes_field(2, b"v")
     found, losses = read(

@@ -89,7 +89,7 @@ def _row(
         "__sequenceId": sequence_id,
         "__producerName": entry.producer_name,
         "__properties": dict(message.properties),
-        "__schemaVersion": entry.schema_version,
+        "__schemaVersion": entry.schema_version or None,
         "__txn": f"({entry.txn[0]},{entry.txn[1]})" if entry.txn else None,
         "value": message.value,
     }
