@@ -2,7 +2,7 @@
 
     frames      -> entries      envelope, checksum, metadata       entries.py
     payloads    -> one buffer   decompressed                       payloads.py
-    batches     -> messages     a row each, as places in it        messages.py
+    batches     -> messages     a row each, as places in it        unbatching.py
     places      -> columns      copied together by Arrow           here
 
 Whatever is wrong with an entry takes that entry out, and is told; see faults.py.
@@ -23,15 +23,16 @@ from sparkcache_pulsar.entries import Entries, read_entries
 from sparkcache_pulsar.faults import Faults
 from sparkcache_pulsar.frames import Walk
 from sparkcache_pulsar.message_ids import message_ids
-from sparkcache_pulsar.messages import Messages, find_messages
 from sparkcache_pulsar.payloads import unpack
 from sparkcache_pulsar.protobuf import Ranges
+from sparkcache_pulsar.unbatching import find_messages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from sparkcache.connector import RawRun
     from sparkcache.model import Ledger
+    from sparkcache_pulsar.messages import Messages
     from sparkcache_pulsar.protobuf import Bytes
 
 SCHEMA = pa.schema(

@@ -72,6 +72,9 @@ _indexes_lock = Lock()
 def discover(storage: Storage, topic: str, options: Mapping[str, str]) -> Snapshot:
     """Return the ledgers of a topic; see `Connector.discover`."""
     uploads = _read_uploads(storage)
+    if any(upload.fault for upload in uploads):
+        # A broker may have written or deleted ledgers since the bucket was listed.
+        uploads = _read_uploads(storage)
     place = names.placed(topic, storage.root)
     ledgers: list[LedgerMap] = []
     losses: list[Loss] = []

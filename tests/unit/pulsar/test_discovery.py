@@ -22,9 +22,10 @@ from sparkcache_pulsar.testing import (
 from .topics import TOPIC, store
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from sparkcache.connector import Snapshot
+    from sparkcache.model import ObjectId
 
 ENTRIES = [Entry((Message(b"value"),)).encode()] * 5
 OTHER = "persistent://shop/eu/returns"
@@ -184,6 +185,38 @@ def test_a_broken_ledger(
     (loss,) = snapshot.losses
     assert (loss.ledger, loss.first) == (7, 0)
     assert message.removeprefix("expected ").split(",")[0] in str(loss)
+
+
+class ChangingStorage(MemoryStorage):
+    """Lists at first what was there before an object went, or came."""
+
+    before: tuple[ObjectId, ...] = ()
+
+    def list(self) -> Iterator[ObjectId]:
+        listed = self.before or tuple(super().list())
+        self.before = ()
+        yield from listed
+
+
+def test_a_ledger_that_is_deleted_meanwhile_is_no_fault() -> None:
+    storage = ChangingStorage()
+    store(ENTRIES, storage=storage)
+    deleted = ledger_objects(OTHER, 8, [*ENTRIES, b"made unique"])
+    for stored in deleted:
+        put(storage, stored)
+    storage.before = tuple(MemoryStorage.list(storage))
+    for stored in deleted:
+        storage.remove(stored.key)
+    assert len(discover(storage).ledgers) == 1
+
+
+def test_a_ledger_that_is_completed_meanwhile_is_found() -> None:
+    storage = ChangingStorage()
+    data, index = objects()
+    put(storage, index)
+    storage.before = tuple(MemoryStorage.list(storage))
+    put(storage, data)
+    assert len(discover(storage).ledgers) == 1
 
 
 def test_what_is_broken_elsewhere_is_not_ours() -> None:
