@@ -2,7 +2,7 @@
 
     frames      -> entries      envelope, checksum, metadata       entries.py
     payloads    -> one buffer   decompressed                       payloads.py
-    batches     -> messages     a row each, as places in it        messages.py
+    batches     -> messages     a row each, as places in it        unbatching.py
     places      -> columns      copied together by Arrow           here
 
 Whatever is wrong with an entry takes that entry out, and is told; see faults.py.
@@ -23,15 +23,17 @@ from sparkcache_pulsar.entries import Entries, read_entries
 from sparkcache_pulsar.faults import Faults
 from sparkcache_pulsar.frames import Walk
 from sparkcache_pulsar.message_ids import message_ids
-from sparkcache_pulsar.messages import Messages, find_messages
 from sparkcache_pulsar.payloads import unpack
 from sparkcache_pulsar.protobuf import Ranges
+from sparkcache_pulsar.unbatching import find_messages
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from sparkcache.connector import RawRun
     from sparkcache.model import Ledger
+    from sparkcache_pulsar.messages import Messages
+    from sparkcache_pulsar.protobuf import Bytes
 
 SCHEMA = pa.schema(
     [
@@ -64,7 +66,7 @@ def decode(ledger: Ledger, raw: RawRun, batch_bytes: int) -> DecodedRun:
     walk = Walk(raw.run.first)
     walk.advance(raw.data, raw.run.last, len(raw.data))
     faults = Faults(len(walk.starts))
-    batches = []
+    batches: list[pa.RecordBatch] = []
     if walk.starts:
         entries = read_entries(raw.data, walk.starts, faults)
         for lanes in entries.groups(min(batch_bytes, _MAX_GROUP_BYTES)):
@@ -133,16 +135,16 @@ class _Columns:
             self._key(),
             arrays.binary(messages.buffer, messages.ordering_key),
             arrays.int64(messages.sequence_id.signed),
-            self._of_entries(fields.PRODUCER_NAME).cast(pa.string()),
+            self._of_entries(fields.PRODUCER_NAME, arrays.string),
             self._properties(),
-            self._of_entries(fields.SCHEMA_VERSION),
+            self._of_entries(fields.SCHEMA_VERSION, arrays.binary),
             self._transaction(),
             arrays.binary(messages.buffer, messages.value),
         ]
         return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 
     def _index(self) -> pa.Array:
-        """An entry's index is that of its last message."""
+        """Count back from the entry's index, which is that of its last message."""
         messages, index = (
             self._messages,
             self._entries.broker.numbers[fields.BROKER_INDEX],
@@ -170,7 +172,9 @@ class _Columns:
         )
         return arrays.maps(found.row, keys, values, self._rows)
 
-    def _of_entries(self, field: int) -> pa.Array:
+    def _of_entries(
+        self, field: int, array: Callable[[Bytes, Ranges], pa.Array]
+    ) -> pa.Array:
         """Copy a range of each entry's metadata, for each of its messages."""
         ranges = self._entries.metadata.ranges[field]
         of_lanes = Ranges(
@@ -178,7 +182,7 @@ class _Columns:
             ranges.length[self._lanes],
             ranges.present[self._lanes],
         )
-        return arrays.binary(self._entries.buffer, of_lanes).take(self._take)
+        return array(self._entries.buffer, of_lanes).take(self._take)
 
     @property
     def _take(self) -> pa.Array:

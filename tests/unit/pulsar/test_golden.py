@@ -1,0 +1,81 @@
+"""Objects that Pulsar's own broker offloaded, and what Pulsar's own client read.
+
+`tests/golden/pulsar/` has `objects/`, as they lay in the bucket, `metadata.json`, their
+user metadata by key, and `expected/`, one message a line for each topic.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparkcache.testing import MemoryStorage, read_topic
+from sparkcache_pulsar import PulsarConnector
+
+from .topics import Row, at_ms
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "pulsar"
+TOPICS = sorted(path.stem for path in (GOLDEN / "expected").glob("*.jsonl"))
+
+pytestmark = pytest.mark.skipif(not TOPICS, reason=f"nothing in {GOLDEN}/expected")
+
+
+@cache
+def bucket() -> MemoryStorage:
+    metadata_file = GOLDEN / "metadata.json"
+    metadata = json.loads(metadata_file.read_text()) if metadata_file.exists() else {}
+    storage = MemoryStorage()
+    for path in (GOLDEN / "objects").iterdir():
+        storage.put(path.name, path.read_bytes(), metadata.get(path.name))
+    return storage
+
+
+def as_client(row: Row) -> dict[str, Any]:
+    """Bring a row into the form in which the client's messages were written down."""
+
+    def millis(name: str) -> int | None:
+        time = row[name]
+        return None if time is None else round((time - at_ms(0)).total_seconds() * 1e3)
+
+    def text(name: str) -> str | None:
+        return None if row[name] is None else b64encode(row[name]).decode()
+
+    return {
+        "topic": row["__topic"],
+        "ledgerId": row["__ledgerId"],
+        "entryId": row["__entryId"],
+        "batchIndex": -1 if row["__batchIndex"] is None else row["__batchIndex"],
+        "partition": -1 if row["__partition"] is None else row["__partition"],
+        "publishTime": millis("__publishTime"),
+        "eventTime": millis("__eventTime"),
+        "brokerPublishTime": millis("__brokerPublishTime"),
+        "index": row["__index"],
+        "key": text("__key"),
+        "orderingKey": text("__orderingKey"),
+        "sequenceId": row["__sequenceId"],
+        "producerName": row["__producerName"],
+        "properties": row["__properties"],
+        "schemaVersion": text("__schemaVersion"),
+        "value": text("value"),
+        "messageId": text("__messageId"),
+    }
+
+
+@pytest.mark.parametrize("run_bytes", [1, 1000, 1 << 20])
+@pytest.mark.parametrize("name", TOPICS)
+def test_what_pulsar_reads_we_read(name: str, run_bytes: int) -> None:
+    lines = (GOLDEN / "expected" / f"{name}.jsonl").read_text().splitlines()
+    expected = [json.loads(line) for line in lines]
+    rows, losses = read_topic(
+        PulsarConnector(), bucket(), expected[0]["topic"], run_bytes=run_bytes
+    )
+    assert not losses
+    assert len(rows) == len(expected)
+    for row, message in zip(map(as_client, rows), expected, strict=True):
+        for field in row.keys() & message.keys():
+            assert (field, row[field]) == (field, message[field])
