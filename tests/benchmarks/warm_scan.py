@@ -125,9 +125,7 @@ def measure(master: str, directory: Path) -> dict[str, float]:
         .config("spark.log.level", "ERROR")
         .getOrCreate()
     )
-    sparkcache.install(
-        spark, CacheConfig(max_bytes=2 << 30, partition_bytes=16 << 20)
-    )
+    sparkcache.install(spark, CacheConfig(max_bytes=2 << 30, partition_bytes=16 << 20))
     topic = spark.read.format("sparkcache").option("topic", TOPIC)
     warm = topic.load(str(directory))
     parts = warm.rdd.getNumPartitions()
@@ -157,7 +155,12 @@ def measure(master: str, directory: Path) -> dict[str, float]:
                 if turn:
                     seconds[case].append(spent)
     spark.stop()
-    if os.environ.get("DEBUG_WARM"): print(master, {c: [round(s, 3) for s in v] for c, v in seconds.items()}, file=sys.stderr)
+    if os.environ.get("DEBUG_WARM"):
+        print(
+            master,
+            {c: [round(s, 3) for s in v] for c, v in seconds.items()},
+            file=sys.stderr,
+        )
     return {case: statistics.median(spent) for case, spent in seconds.items()}
 
 

@@ -80,9 +80,14 @@ def test_a_failing_block_ends_its_plan(
     spark: SparkSession, topic: Topic, node: Node
 ) -> None:
     orders = topic.load(spark)
-    with pytest.raises(ZeroDivisionError), sparkcache.plan(orders, orders):
-        compute(orders)
-        raise ZeroDivisionError
+
+    def fail() -> None:
+        with sparkcache.plan(orders, orders):
+            compute(orders)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
     assert node.counted().runs == 0
     assert spark.conf.get("spark.sparkcache.plans", None) is None
 
@@ -142,15 +147,16 @@ def view(spark: SparkSession, topic: Topic) -> Iterator[DataFrame]:
             "select * from orders a join orders b using (__entryId)", 2, id="a join"
         ),
         pytest.param(
-            "with o as (select * from orders) select * from o union all select * from o",
+            "with o as (table orders) table o union all table o",
             2,
             id="a CTE that is used twice",
         ),
         pytest.param(
-            "select * from orders where __entryId = (select max(__entryId) from orders)",
+            "select value from orders where __index = (select 1 from orders)",
             2,
             id="a subquery",
         ),
+        pytest.param("select * from orders where false", 0, id="a scan left out"),
         pytest.param("select 1", 0, id="something else"),
     ],
 )
@@ -160,6 +166,18 @@ def test_scans_in_a_plan(
     found = scans_of(spark.sql(query))
     assert len(found) == scans
     assert all(consumer.topic.endswith("#" + TOPIC) for consumer in found)
+
+
+def test_what_is_persisted_is_read_once(
+    spark: SparkSession, topic: Topic, node: Node
+) -> None:
+    orders = topic.load(spark).persist()
+    try:
+        assert len(scans_of(orders.filter("__entryId > 3"))) == 1
+        orders.count()
+        assert scans_of(orders.filter("__entryId > 3")) == []
+    finally:
+        orders.unpersist()
 
 
 def test_scans_know_their_range(spark: SparkSession, topic: Topic) -> None:

@@ -13,6 +13,7 @@ from conftest import Topic
 import sparkcache
 from sparkcache import CacheConfig
 from sparkcache.metrics import Metrics
+from sparkcache.source.datasource import SparkCacheSource
 from sparkcache.source.executors import node_metrics
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ pytestmark = pytest.mark.spark
 @pytest.fixture
 def clean(spark: SparkSession) -> Iterator[None]:
     yield
+    spark.dataSource.register(SparkCacheSource)
     for key in CacheConfig().to_conf():
         spark.conf.unset(key)
 
@@ -34,7 +36,7 @@ def clean(spark: SparkSession) -> Iterator[None]:
 def test_installed_configuration_reaches_planner_task_and_node(
     spark: SparkSession, topic: Topic
 ) -> None:
-    config = CacheConfig(max_bytes=1 << 20, run_bytes=2048, partition_bytes=20_000)
+    config = CacheConfig(max_bytes=1 << 20, run_bytes=2048, partition_bytes=5000)
     sparkcache.install(spark, config)
     reader = spark.read.format("sparkcache").option("topic", topic.name)
     orders = reader.load(str(topic.directory))

@@ -7,7 +7,9 @@ offloader's client sends.
 import os
 import sys
 
-os.environ["S3_UPLOAD_PART_MIN_SIZE"] = "1"  # S3 wants 5 MiB; blocks of a few kB are wanted here
+os.environ["S3_UPLOAD_PART_MIN_SIZE"] = (
+    "1"  # S3 wants 5 MiB; blocks of a few kB are wanted here
+)
 
 from moto.moto_server.werkzeug_app import create_backend_app
 from werkzeug.serving import run_simple
