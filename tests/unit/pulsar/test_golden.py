@@ -16,6 +16,8 @@ import pytest
 
 from sparkcache.testing import MemoryStorage, read_topic
 from sparkcache_pulsar import PulsarConnector
+from sparkcache_pulsar.frames import Walk
+from sparkcache_pulsar.testing import ledger_objects
 
 from .topics import Row, at_ms
 
@@ -79,3 +81,24 @@ def test_what_pulsar_reads_we_read(name: str, run_bytes: int) -> None:
     for row, message in zip(map(as_client, rows), expected, strict=True):
         for field in row.keys() & message.keys():
             assert (field, row[field]) == (field, message[field])
+
+
+@pytest.mark.parametrize("name", TOPICS)
+def test_our_writer_makes_what_the_broker_does(name: str) -> None:
+    """So what is tested with it is worth something."""
+    first_line = (GOLDEN / "expected" / f"{name}.jsonl").read_text().splitlines()[0]
+    topic = json.loads(first_line)["topic"]
+    connector, storage = PulsarConnector(), bucket()
+    for found in connector.discover(storage, topic, {}).ledgers:
+        entries: list[bytes] = []
+        for extent in found.extents:
+            stream = storage.open(found.ledger.object, extent.offset, extent.size_bytes)
+            runs = connector.runs(extent, 1)
+            for raw in connector.split(found.ledger, extent, runs, stream):
+                walk = Walk(raw.run.first)
+                walk.advance(raw.data, raw.run.last, len(raw.data))
+                bounds = zip(walk.starts, [*walk.starts[1:], walk.at], strict=True)
+                entries += (bytes(raw.data[at + 12 : end]) for at, end in bounds)
+        block_bytes = found.extents[0].size_bytes
+        data, _ = ledger_objects(topic, 1, entries, max_block_bytes=block_bytes)
+        assert data.data == storage.get(found.ledger.object.uri).data
