@@ -26,23 +26,25 @@ _HEAD = struct.Struct(">IBBB")
 _FIELD = struct.Struct("BBB")
 
 
-def message_starts(payload: bytes) -> list[int] | None:
-    """Return where each message begins; None if they do not end where the batch does.
+def message_starts(payload: bytes, limit: int) -> list[int] | None:
+    """Return where each message begins; None unless `limit` at most fill the batch.
 
     The payload must have SLACK_BYTES behind its end.
     """
     try:
-        return _walk(payload, len(payload) - SLACK_BYTES)
+        return _walk(payload, len(payload) - SLACK_BYTES, limit)
     except (IndexError, ValueError, struct.error):
         return None
 
 
-def _walk(payload: bytes, end: int) -> list[int] | None:
+def _walk(payload: bytes, end: int, limit: int) -> list[int] | None:
     starts: list[int] = []
     append, head, field = starts.append, _HEAD.unpack_from, _FIELD.unpack_from
     before_size = _BEFORE_SIZE
     at = 0
-    while at < end:
+    for _ in range(limit):
+        if at >= end:
+            break
         append(at)
         length, tag, low, high = head(payload, at)
         place = at + 4

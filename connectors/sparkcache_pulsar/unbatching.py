@@ -56,8 +56,11 @@ _FIELDS = {
     NULL_KEY: Kind.NUMBER,
 }
 _PAIR_KEY, _PAIR_VALUE = 1, 2
-_MAX_BATCH = (1 << 31) - 1
 _PAIR_FIELDS = {_PAIR_KEY: Kind.RANGE, _PAIR_VALUE: Kind.RANGE}
+
+
+MAX_MESSAGES = 1 << 20
+"""The most messages of a batch: more than fit into the 5 MiB that a broker takes."""
 
 
 def find_messages(entries: Entries, payloads: Payloads, faults: Faults) -> Messages:
@@ -103,7 +106,8 @@ class _Finder:
         for at in np.flatnonzero(sizes.present[lanes]).tolist():
             lane, size = int(lanes[at]), int(sizes.signed[lanes[at]])
             start, end = int(self._payloads.start[at]), int(self._payloads.end[at])
-            starts = message_starts(buffer[start : end + SLACK_BYTES].tobytes())
+            payload = buffer[start : end + SLACK_BYTES].tobytes()
+            starts = message_starts(payload, min(size, MAX_MESSAGES))
             if starts is None or not self._is_count(lane, size, len(starts)):
                 expected = f"a batch of {size} messages in {end - start} bytes"
                 self._faults.add(lane, expected, "a chain of lengths that differs")
@@ -117,7 +121,7 @@ class _Finder:
 
         A compacted batch may have all of them, or only those that it lists.
         """
-        return found in (size, self._retained[lane]) and size <= _MAX_BATCH
+        return found == size or 0 < found == self._retained[lane]
 
     def find(self) -> Messages:
         buffer = self._payloads.buffer
@@ -247,10 +251,11 @@ class _Finder:
             return
         lanes = self._payloads.lanes
         compacted = np.zeros(len(self._retained), np.bool_)
-        compacted[lanes] = (counts > 0) & (counts == self._retained[lanes])
+        compacted[self._entry[~self._single]] = True
+        compacted[lanes] &= counts == self._retained[lanes]
         of_rows = compacted[listed.lane]
         index, lane = listed.number.view(np.int64)[of_rows], listed.lane[of_rows]
-        self._batch_index[compacted[self._entry] & ~self._single] = index
+        self._batch_index[compacted[self._entry]] = index
         sizes = self._of_entries.numbers[entry_fields.MESSAGES_IN_BATCH].signed[lane]
         self._faults.add_all(
             np.unique(lane[(index < 0) | (index >= sizes)]),

@@ -36,7 +36,7 @@ def test_any_size_and_what_comes_before_it(metadata: bytes, more: bytes) -> None
         message(metadata + varint_field(3, size) + more, b"x" * size) for size in SIZES
     ]
     starts = list(accumulate(map(len, messages), initial=0))
-    assert message_starts(b"".join(messages) + SLACK) == starts[:-1]
+    assert message_starts(b"".join(messages) + SLACK, 8) == starts[:-1]
 
 
 ONE = message(varint_field(3, 5), b"value")
@@ -58,12 +58,19 @@ ONE = message(varint_field(3, 5), b"value")
     ],
 )
 def test_a_chain_that_does_not_end_where_the_batch_does(payload: bytes) -> None:
-    assert message_starts(payload + SLACK) is None
+    assert message_starts(payload + SLACK, 1000) is None
 
 
 def test_nothing() -> None:
-    assert message_starts(SLACK) == []
+    assert message_starts(SLACK, 0) == []
 
 
 def test_the_last_message_may_be_shorter_than_what_is_looked_at() -> None:
-    assert message_starts(message(varint_field(3, 0), b"") + bytes(16)) == [0]
+    assert message_starts(message(varint_field(3, 0), b"") + bytes(16), 1) == [0]
+
+
+@pytest.mark.parametrize(("limit", "starts"), [(2, None), (3, [0, 11, 22])])
+def test_no_more_messages_are_looked_for_than_there_may_be(
+    limit: int, starts: list[int] | None
+) -> None:
+    assert message_starts(ONE * 3 + SLACK, limit) == starts

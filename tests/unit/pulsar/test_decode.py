@@ -234,6 +234,7 @@ def test_messages_that_compaction_has_emptied() -> None:
         pytest.param([1, 3], 4, [1, 3], id="only those are there"),
         pytest.param([0], 2, [0, 1], id="all are there"),
         pytest.param([0, 1], 2, [0, 1], id="all are listed"),
+        pytest.param([0, 1, 2, 3], 4, None, id="more than are there"),
         pytest.param([1, 4], 4, None, id="an index beyond the batch"),
         pytest.param([0, -1], 4, None, id="a negative index"),
         pytest.param([0, 1, 2], 4, None, id="another number of messages"),
@@ -249,6 +250,14 @@ def test_a_compacted_batch_lists_what_it_still_has(
     assert batch_indexes == (found or [])
     assert bool(losses) == (found is None)
     assert read_rows[-1]["value"] == b"c"
+
+
+def test_such_a_list_means_nothing_for_a_message_that_is_in_no_batch() -> None:
+    found, losses = read(
+        odd(b"x", varint_field(31, 5)), batch(Message(b"y")), odd(b"z", b"")
+    )
+    assert not losses
+    assert [row["__batchIndex"] for row in found] == [None, 0, None]
 
 
 def test_markers_are_no_messages() -> None:
@@ -357,6 +366,14 @@ SOUND = b"\0\0\0\x0a" + bytes_field(1, b"p") + b"\x10\x00\x18\x80\x80\x01"
             batch(Message(b"x"), extra_metadata=varint_field(11, -1)).encode(),
             "a batch of -1 messages",
             id="negative number of messages",
+        ),
+        pytest.param(
+            odd(b"", varint_field(11, 5)), "a batch of 5 messages", id="empty batch"
+        ),
+        pytest.param(
+            odd(b"", varint_field(11, 2**31)),
+            "a batch of 2147483648 messages",
+            id="a batch of very many messages",
         ),
         pytest.param(
             odd(b"no batch", varint_field(11, 1)),
