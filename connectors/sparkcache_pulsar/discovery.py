@@ -24,7 +24,7 @@ from cachetools import LRUCache
 
 from sparkcache.connector import LedgerMap, Snapshot
 from sparkcache.errors import ConfigError, SourceError
-from sparkcache.model import Ledger, Loss
+from sparkcache.model import Ledger, Loss, placed
 from sparkcache_pulsar import names
 from sparkcache_pulsar.index import Index, parse_index
 from sparkcache_pulsar.names import Key
@@ -75,7 +75,7 @@ def discover(storage: Storage, topic: str, options: Mapping[str, str]) -> Snapsh
     if any(upload.fault for upload in uploads):
         # A broker may have written or deleted ledgers since the bucket was listed.
         uploads = _read_uploads(storage)
-    place = names.placed(topic, storage.root)
+    place = placed(topic, storage.root)
     ledgers: list[LedgerMap] = []
     losses: list[Loss] = []
     for _, same_ledger in groupby(uploads, key=lambda upload: upload.key.ledger):

@@ -144,9 +144,8 @@ def measure(master: str, directory: Path) -> dict[str, float]:
         "persist": lambda: scan(persisted),
     }
     seconds: dict[str, list[float]] = {case: [] for case in [*cases, "cold"]}
-    for turn in range(3):
-        spent = timed(lambda: scan(warm) if turn == 0 else cold())
-        seconds["cold"].append(spent)
+    for _ in range(3):
+        seconds["cold"].append(timed(cold))
     with sparkcache.plan(*[warm] * (ROUNDS + 2)):
         scan(warm)
         for turn in range(ROUNDS + 1):
@@ -155,12 +154,6 @@ def measure(master: str, directory: Path) -> dict[str, float]:
                 if turn:
                     seconds[case].append(spent)
     spark.stop()
-    if os.environ.get("DEBUG_WARM"):
-        print(
-            master,
-            {c: [round(s, 3) for s in v] for c, v in seconds.items()},
-            file=sys.stderr,
-        )
     return {case: statistics.median(spent) for case, spent in seconds.items()}
 
 

@@ -80,8 +80,11 @@ def topic(tmp_path: Path) -> Topic:
 
 @pytest.fixture(scope="session")
 def spark():
-    import os, sys
+    import os
+    import sys
+
     from pyspark.sql import SparkSession
+
     import sparkcache
 
     os.environ["PYSPARK_PYTHON"] = sys.executable

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 
 from sparkcache.errors import ConfigError
+from sparkcache.model import placed
 from sparkcache_pulsar import names
 from sparkcache_pulsar.names import Key
 
@@ -76,4 +77,4 @@ def test_keys(text: str, key: Key | None) -> None:
 def test_a_placed_topic_gives_its_name_back(name: str, root: str) -> None:
     topic = f"persistent://t/n/{name}"
     if "#persistent://" not in name:
-        assert names.without_place(names.placed(topic, root)) == topic
+        assert names.without_place(placed(topic, root)) == topic

@@ -1,7 +1,7 @@
-"""An S3 endpoint on the loopback address for the writer: moto, with nothing but its S3 part. Usage: s3.py PORT
+"""An S3 endpoint on the loopback address for the writer: moto, and only its S3 part.
 
-`moto_server` itself guesses the service from the Authorization header, which fails for some of the older signatures that the
-offloader's client sends.
+Usage: s3.py PORT. `moto_server` itself guesses the service from the Authorization
+header, which fails for some older signatures that the offloader's client sends.
 """
 
 import os
