@@ -18,6 +18,7 @@ held already, and must not pay for decoding them.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Protocol
 
@@ -173,6 +174,7 @@ class Connector(Protocol):
         """
 
 
+@cache
 def find(name: str) -> Connector:
     """Return the installed connector of that name; raises ConfigError."""
     installed = {point.name: point for point in entry_points(group=ENTRY_POINT_GROUP)}

@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from sparkcache_pulsar.protobuf import Ranges
-
 if TYPE_CHECKING:
-    from sparkcache_pulsar.protobuf import Bools, Bytes, Ints
+    from sparkcache_pulsar.protobuf import Bools, Bytes, Ints, Ranges
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 
@@ -130,4 +128,5 @@ def _gather(buffer: Bytes, start: Ints, length: Ints) -> Bytes:
     """Do the same in any order, byte by byte."""
     total = int(length.sum())
     shift = np.repeat(start - (np.cumsum(length) - length), length)
-    return buffer[np.arange(total) + shift]
+    gathered: Bytes = buffer[np.arange(total) + shift]
+    return gathered

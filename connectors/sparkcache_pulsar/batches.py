@@ -6,54 +6,68 @@ A batch is n messages, one behind the other:
     value           as long as `payload_size` in it says
 
 Where a message begins depends on the one before, so the chain is walked one by one,
-in plain Python, and nothing is done on the way but to find its links.
+in plain Python. Only properties and the key come before the size; to find it, nothing
+else is looked at, and nothing is checked but that the walk ends. What the metadata of
+all messages really says is found, and compared, when it is parsed.
 """
 
 from __future__ import annotations
 
 import struct
 
-PAYLOAD_SIZE = 3
+from sparkcache_pulsar.protobuf import SLACK_BYTES
 
-_HEAD = struct.Struct(">IBBB")
-_PAYLOAD_SIZE_TAG = PAYLOAD_SIZE << 3
+PROPERTIES, PARTITION_KEY, PAYLOAD_SIZE = 1, 2, 3
+
 _DELIMITED = 2
+_BEFORE_SIZE = {PROPERTIES << 3 | _DELIMITED, PARTITION_KEY << 3 | _DELIMITED}  # tags
+_SIZE_TAG = PAYLOAD_SIZE << 3
+_HEAD = struct.Struct(">IBBB")
+_FIELD = struct.Struct("BBB")
 
 
-def message_starts(
-    data: memoryview, start: int, end: int, count: int
-) -> list[int] | None:
-    """Return where each of `count` messages begins; None if they do not fill the batch.
+def message_starts(payload: bytes, limit: int) -> list[int] | None:
+    """Return where each message begins; None unless `limit` at most fill the batch.
 
-    `data` must reach 16 bytes beyond `end`.
+    The payload must have SLACK_BYTES behind its end.
     """
+    try:
+        return _walk(payload, len(payload) - SLACK_BYTES, limit)
+    except (IndexError, ValueError, struct.error):
+        return None
+
+
+def _walk(payload: bytes, end: int, limit: int) -> list[int] | None:
     starts: list[int] = []
-    append, unpack = starts.append, _HEAD.unpack_from
-    at = start
-    while at < end:
+    append, head, field = starts.append, _HEAD.unpack_from, _FIELD.unpack_from
+    before_size = _BEFORE_SIZE
+    at = 0
+    for _ in range(limit):
+        if at >= end:
+            break
         append(at)
-        length, tag, low, high = unpack(data, at)
-        # Mostly the metadata begins with a size of one or two bytes.
-        if tag == _PAYLOAD_SIZE_TAG and length > 1 and low < 0x80:
-            at += 4 + length + low
-        elif tag == _PAYLOAD_SIZE_TAG and length > 2 and high < 0x80:
-            at += 4 + length + (low & 0x7F | high << 7)
-        else:
-            behind = at + 4 + length
-            size = _payload_size(data, at + 4, behind) if behind <= end else None
-            if size is None or len(starts) > count:
+        length, tag, low, high = head(payload, at)
+        place = at + 4
+        while tag in before_size and low < 0x80:
+            place += 2 + low
+            tag, low, high = field(payload, place)
+        if tag != _SIZE_TAG or (low & high) >= 0x80:
+            size = _payload_size(payload, place, at + 4 + length)
+            if size is None:
                 return None
-            at = behind + size
-    return starts if at == end and len(starts) == count else None
+        else:
+            size = low if low < 0x80 else low & 0x7F | high << 7
+        at += 4 + length + size
+    return starts if at == end else None
 
 
-def _payload_size(data: memoryview, at: int, end: int) -> int | None:
-    """Find the payload size in a SingleMessageMetadata; None if there is none."""
+def _payload_size(payload: bytes, at: int, end: int) -> int | None:
+    """Find the payload size whatever comes before it; None if there is none."""
     while at < end:
-        tag = data[at]  # the tags of all fields that come before it have one byte
-        value, at = _varint(data, at + 1)
-        if tag == _PAYLOAD_SIZE_TAG:
-            return value if at <= end else None
+        tag = payload[at]
+        value, at = _varint(payload, at + 1)
+        if tag == _SIZE_TAG:
+            return value
         if tag & 7 == _DELIMITED:
             at += value
         elif tag & 7 or tag >= 0x80:
@@ -61,17 +75,12 @@ def _payload_size(data: memoryview, at: int, end: int) -> int | None:
     return None
 
 
-def _varint(data: memoryview, at: int) -> tuple[int, int]:
-    value, shift = data[at], 7
-    at += 1
-    if value < 0x80:
-        return value, at
-    value &= 0x7F
-    for _ in range(9):
-        byte = data[at]
+def _varint(payload: bytes, at: int) -> tuple[int, int]:
+    value = 0
+    for shift in range(0, 70, 7):
+        byte = payload[at]
         at += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            break
-        shift += 7
-    return value, at
+            return value, at
+    raise ValueError("a varint of more than ten bytes")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+import zlib
+from typing import TYPE_CHECKING
 
 import cramjam
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from sparkcache_pulsar.protobuf import Bytes
 
@@ -22,21 +23,28 @@ small enough for the memory of one loader.
 """
 
 
-class _DecompressInto(Protocol):
-    def __call__(self, source: Bytes, target: Bytes) -> int: ...
-
-
-def _lz4_block(source: Bytes, target: Bytes) -> int:
-    """A raw block: no frame, and no length in front of it."""
+def _lz4_block(source: memoryview, target: memoryview) -> int:
+    """Decompress a raw block: no frame, and no length in front of it."""
     written: int = cramjam.lz4.decompress_block_into(
         source, target, output_len=len(target)
     )
     return written
 
 
-_CODECS: Mapping[int, tuple[str, _DecompressInto]] = {
+def _zlib_stream(source: memoryview, target: memoryview) -> int:
+    """Decompress a stream that Java leaves without an end: no last block, no checksum.
+
+    One byte more than fits is asked for, to notice that there is one.
+    """
+    data = zlib.decompressobj().decompress(source, len(target) + 1)
+    if len(data) == len(target):
+        target[:] = data
+    return len(data)
+
+
+_CODECS: Mapping[int, tuple[str, Callable[..., int]]] = {
     1: ("LZ4", _lz4_block),
-    2: ("ZLIB", cramjam.zlib.decompress_into),
+    2: ("ZLIB", _zlib_stream),
     3: ("ZSTD", cramjam.zstd.decompress_into),
     4: ("SNAPPY", cramjam.snappy.decompress_raw_into),
 }
@@ -49,7 +57,7 @@ def decompress(codec: int, source: Bytes, target: Bytes) -> tuple[str, str] | No
     name, decompress_into = _CODECS[codec]
     expected = f"{len(source)} bytes of {name} that become {len(target)}"
     try:
-        written = decompress_into(source, target)
-    except cramjam.DecompressionError as error:
+        written = decompress_into(source.data, target.data)
+    except (cramjam.DecompressionError, zlib.error) as error:
         return expected, str(error)
     return None if written == len(target) else (expected, f"{written} bytes")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sparkcache_pulsar import discovery, frames, names
-from sparkcache_pulsar.decode import SCHEMA, decode
+from sparkcache_pulsar.columns import SCHEMA
+from sparkcache_pulsar.decode import decode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

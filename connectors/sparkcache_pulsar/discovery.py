@@ -24,7 +24,7 @@ from cachetools import LRUCache
 
 from sparkcache.connector import LedgerMap, Snapshot
 from sparkcache.errors import ConfigError, SourceError
-from sparkcache.model import Ledger, Loss
+from sparkcache.model import Ledger, Loss, placed
 from sparkcache_pulsar import names
 from sparkcache_pulsar.index import Index, parse_index
 from sparkcache_pulsar.names import Key
@@ -72,7 +72,10 @@ _indexes_lock = Lock()
 def discover(storage: Storage, topic: str, options: Mapping[str, str]) -> Snapshot:
     """Return the ledgers of a topic; see `Connector.discover`."""
     uploads = _read_uploads(storage)
-    place = names.placed(topic, storage.root)
+    if any(upload.fault for upload in uploads):
+        # A broker may have written or deleted ledgers since the bucket was listed.
+        uploads = _read_uploads(storage)
+    place = placed(topic, storage.root)
     ledgers: list[LedgerMap] = []
     losses: list[Loss] = []
     for _, same_ledger in groupby(uploads, key=lambda upload: upload.key.ledger):
@@ -154,13 +157,7 @@ def _read_upload(
         stored = storage.get(index_id.uri)
         metadata = {name.lower(): value for name, value in stored.metadata.items()}
         topic = names.of_managed_ledger(metadata.get(TOPIC_KEY, ""))
-        version = metadata.get(VERSION_KEY, FORMAT_VERSION)
-        if version != FORMAT_VERSION:
-            raise SourceError(
-                index_id.uri,
-                expected=f"format version {FORMAT_VERSION}",
-                found=f"{version!r} in {VERSION_KEY}",
-            )
+        _check_version(index_id.uri, metadata)
         index = parse_index(index_id.uri, stored.data)
     except SourceError as error:
         return _Upload(key, topic, fault=error)
@@ -171,6 +168,16 @@ def _read_upload(
     with _indexes_lock:
         _indexes[stored.id] = topic, index
     return _matched(key, topic, index, data, storage.root)
+
+
+def _check_version(uri: str, metadata: Mapping[str, str]) -> None:
+    version = metadata.get(VERSION_KEY, FORMAT_VERSION)
+    if version != FORMAT_VERSION:
+        raise SourceError(
+            uri,
+            expected=f"format version {FORMAT_VERSION}",
+            found=f"{version!r} in {VERSION_KEY}",
+        )
 
 
 def _matched(

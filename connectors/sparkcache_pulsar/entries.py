@@ -115,6 +115,8 @@ def read_entries(
     at = _verify_checksums(buffer, at, end, faults)
     start, at = _delimited(buffer, at, end, "message metadata", faults)
     table = parse(buffer, start, at, _FIELDS)
+    version = table.ranges[SCHEMA_VERSION]  # old clients write one that is empty
+    version.present &= version.length > 0
     _check_metadata(table, faults)
     codec, size = table.numbers[COMPRESSION].value, table.numbers[UNCOMPRESSED_SIZE]
     too_large = (codec != codecs.NONE) & (size.value > codecs.MAX_PAYLOAD_BYTES)
@@ -169,7 +171,8 @@ def _verify_checksums(buffer: Bytes, at: Ints, end: Ints, faults: Faults) -> Int
 
 
 def _has_magic(buffer: Bytes, at: Ints, end: Ints, magic: int) -> Bools:
-    return (at + 6 <= end) & (words(buffer, ">u2")[at] == magic)
+    has: Bools = (at + 6 <= end) & (words(buffer, ">u2")[at] == magic)
+    return has
 
 
 def _delimited(

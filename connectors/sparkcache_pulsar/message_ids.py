@@ -40,7 +40,7 @@ def message_ids(
 
 def _constant(tag: int, value: int, rows: int) -> tuple[Bytes, Bools]:
     data, used = _varints(tag, np.array([value]))
-    return tuple(np.repeat(part, rows, axis=0) for part in (data, used))
+    return np.repeat(data, rows, axis=0), np.repeat(used, rows, axis=0)
 
 
 def _varints(tag: int, values: Ints) -> tuple[Bytes, Bools]:

@@ -48,13 +48,8 @@ def partition(topic: str) -> int | None:
     return int(match[1]) if match else None
 
 
-def placed(topic: str, root: str) -> str:
-    """Name a topic together with its place, as in `Ledger.topic`."""
-    return f"{root}#{topic}"
-
-
 def without_place(placed_topic: str) -> str:
-    """Return the topic's full name of what `placed` made."""
+    """Return the topic's full name of what `sparkcache.model.placed` made."""
     _, _, rest = placed_topic.rpartition("#" + DOMAIN)
     return DOMAIN + rest
 

@@ -72,7 +72,8 @@ class Numbers:
     @property
     def is_true(self) -> Bools:
         """The numbers as flags: not there is false."""
-        return self.value != 0
+        flags: Bools = self.value != 0
+        return flags
 
 
 @dataclass(slots=True)
@@ -122,8 +123,8 @@ def read_varints(buffer: Bytes, at: Ints) -> tuple[UInts, Ints]:
     stops = ~word & np.uint64(0x8080808080808080)
     lowest = stops & (~stops + np.uint64(1))
     mask = lowest | (lowest - np.uint64(1))  # all ones if there is no stop bit
-    length = (mask & np.uint64(0x0101010101010101)) * np.uint64(0x0101010101010101)
-    length = (length >> np.uint64(56)).astype(np.int64)
+    ones = np.uint64(0x0101010101010101)
+    length: Ints = ((mask & ones) * ones >> np.uint64(56)).astype(np.int64)
     value = _seven_bit_groups(word & mask)
     long = np.flatnonzero(stops == 0)
     if len(long):
@@ -170,6 +171,7 @@ class _Parser:
         self._end = end
         self._tag = np.full(lanes, _DONE, np.uint64)
         self._lanes = np.arange(lanes)
+        self._passed = np.zeros(lanes, np.int32)
         self._parts: dict[int, list[tuple[Ints, Ints, Ints, UInts]]] = {}
         self._table = Table({}, {}, {}, np.zeros(lanes, np.bool_))
         for number, kind in fields.items():
@@ -185,15 +187,11 @@ class _Parser:
 
     def run(self) -> Table:
         self._read_tags(self._lanes)
-        for _ in range(MAX_FIELDS):
-            least = self._tag.min(initial=_DONE)
-            if least == _DONE:
-                break
+        while (least := self._tag.min(initial=_DONE)) != _DONE:
             chosen = self._tag == least
             self._step(
                 int(least), self._lanes if chosen.all() else np.flatnonzero(chosen)
             )
-        self._table.bad |= self._tag != _DONE
         for number, parts in self._parts.items():
             self._table.repeated[number] = _in_order_of_lanes(parts)
         return self._table
@@ -206,8 +204,10 @@ class _Parser:
         tag, length = read_varints(self._buffer, self._at[lanes])
         self._at[lanes] += length
         self._tag[lanes] = tag
-        no_tag = (length == 0) | (tag < 8) | (tag >= 2**32)
-        self._reject(lanes[no_tag | (self._at[lanes] > self._end[lanes])])
+        bad = (length == 0) | (tag < 8) | (tag >= 2**32)
+        bad |= self._at[lanes] > self._end[lanes]
+        bad |= self._passed[lanes] == MAX_FIELDS
+        self._reject(lanes[bad])
 
     def _step(self, tag: int, lanes: Ints) -> None:
         """Move lanes over a field that all of them have next."""
@@ -236,6 +236,7 @@ class _Parser:
             lanes, start, length = lanes[ok], start[ok], length[ok]
             value = value[ok]
         self._at[lanes] = start + length
+        self._passed[lanes] += 1
         if kind is not None:
             self._store(number, lanes, start, length, value)
         self._read_tags(lanes)
@@ -264,6 +265,7 @@ def _in_order_of_lanes(parts: list[tuple[Ints, Ints, Ints, UInts]]) -> Repeated:
     if not parts:
         none = np.zeros(0, np.int64)
         return Repeated(none, none, none, none.view(np.uint64))
-    lane, start, length, number = (np.concatenate(column) for column in zip(*parts))
+    columns = zip(*parts, strict=True)
+    lane, start, length, number = (np.concatenate(column) for column in columns)
     order = np.argsort(lane, kind="stable")
     return Repeated(lane[order], start[order], length[order], number[order])

@@ -6,23 +6,27 @@ messages, and returns objects: keys, user metadata and bytes, to be put anywhere
 
 from __future__ import annotations
 
-import random
 import struct
 import uuid
+import zlib
 from base64 import b64encode
 from dataclasses import dataclass
 from enum import IntEnum
-from pathlib import Path
+from itertools import islice
 from typing import TYPE_CHECKING
 from urllib.parse import quote_plus
 
 import cramjam
 import google_crc32c
+import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
 MAX_BLOCK_BYTES = 64 << 20
+
+_SLAB_BYTES = 4 << 20
 
 
 class Codec(IntEnum):
@@ -39,10 +43,16 @@ class Codec(IntEnum):
         return _COMPRESS[self](data)
 
 
+def _zlib_without_end(data: bytes) -> bytes:
+    """Flush, but do not finish, as Pulsar's Java client does."""
+    stream = zlib.compressobj()
+    return stream.compress(data) + stream.flush(zlib.Z_SYNC_FLUSH)
+
+
 _COMPRESS: Mapping[Codec, Callable[[bytes], bytes]] = {
     Codec.NONE: bytes,
     Codec.LZ4: lambda data: bytes(cramjam.lz4.compress_block(data, store_size=False)),
-    Codec.ZLIB: lambda data: bytes(cramjam.zlib.compress(data, level=6)),
+    Codec.ZLIB: _zlib_without_end,
     Codec.ZSTD: lambda data: bytes(cramjam.zstd.compress(data, level=3)),
     Codec.SNAPPY: lambda data: bytes(cramjam.snappy.compress_raw(data)),
 }
@@ -232,9 +242,7 @@ def ledger_objects(
 ) -> tuple[StoredObject, StoredObject]:
     """Offload a ledger: return its data and its index object."""
     blocks, data = _blocks(entries, max_block_bytes)
-    attempt = uuid.UUID(
-        int=random.Random(f"{seed} {topic} {ledger_id}").getrandbits(128)
-    )
+    attempt = uuid.uuid5(uuid.NAMESPACE_URL, f"{topic}/{ledger_id}/{seed}")
     key = f"{attempt}-ledger-{ledger_id}"
     metadata = {
         "s3managedledgeroffloaderformatversion": "1",
@@ -253,7 +261,7 @@ def ledger_objects(
 def _blocks(
     entries: Sequence[bytes], max_block_bytes: int
 ) -> tuple[list[tuple[int, int]], bytes]:
-    """Lay entries out in blocks: return (first entry, offset) of each, and the bytes."""
+    """Lay entries out in blocks: first entry and offset of each, and all bytes."""
     left = sum(12 + len(entry) for entry in entries)
     blocks: list[tuple[int, int]] = []
     parts: list[bytes] = []
@@ -320,6 +328,84 @@ def index_object(
         for part, (first, offset) in enumerate(blocks, start=1)
     ]
     return b"".join([head, metadata, *parts])
+
+
+def values(size_bytes: int, *, seed: int = 0) -> Iterator[bytes]:
+    """Yield values without end, all different, that compress to about half their size.
+
+    Words of a small vocabulary alternate with random bytes, 2 to 1.
+    """
+    random = np.random.default_rng(seed)
+    vocabulary = random.integers(0, 256, (256, 16), np.uint8)
+    pieces = -(-size_bytes // 24)
+    count = max(1, _SLAB_BYTES // size_bytes)
+    while True:
+        words = vocabulary[random.integers(0, len(vocabulary), (count, pieces))]
+        noise = random.integers(0, 256, (count, pieces, 8), np.uint8)
+        lines = np.concatenate([noise, words], axis=2).reshape(count, -1)
+        data = lines[:, :size_bytes].tobytes()
+        for at in range(0, len(data), size_bytes):
+            yield data[at : at + size_bytes]
+
+
+def synthetic_entries(
+    size_bytes: int,
+    *,
+    value_bytes: int = 1024,
+    batch_bytes: int = 128 << 10,
+    codec: Codec = Codec.LZ4,
+    keyed: bool = False,
+    seed: int = 0,
+) -> Iterator[bytes]:
+    """Yield entries whose values have `size_bytes` in all.
+
+    Batches hold `batch_bytes` of values each; with 0 no message is in a batch.
+    """
+    per_entry = max(1, batch_bytes // value_bytes)
+    properties = (("source", "synthetic"),) if keyed else ()
+    source = values(value_bytes, seed=seed)
+    for first in range(0, max(1, size_bytes // value_bytes), per_entry):
+        messages = tuple(
+            Message(
+                value,
+                sequence_id=number,
+                key=f"user-{number % 1000}" if keyed else None,
+                properties=properties,
+            )
+            for number, value in enumerate(islice(source, per_entry), first)
+        )
+        yield Entry(
+            messages,
+            batched=batch_bytes > 0,
+            codec=codec,
+            publish_time_ms=1_700_000_000_000 + first,
+            sequence_id=first,
+        ).encode()
+
+
+def synthetic_topic(
+    topic: str,
+    size_bytes: int,
+    *,
+    ledgers: int = 1,
+    value_bytes: int = 1024,
+    batch_bytes: int = 128 << 10,
+    codec: Codec = Codec.LZ4,
+    max_block_bytes: int = MAX_BLOCK_BYTES,
+    seed: int = 0,
+) -> Iterator[StoredObject]:
+    """Yield the objects of a topic whose values have `size_bytes` in all."""
+    for ledger in range(1, ledgers + 1):
+        entries = synthetic_entries(
+            size_bytes // ledgers,
+            value_bytes=value_bytes,
+            batch_bytes=batch_bytes,
+            codec=codec,
+            seed=seed + ledger,
+        )
+        yield from ledger_objects(
+            topic, ledger, list(entries), max_block_bytes=max_block_bytes, seed=seed
+        )
 
 
 def write_directory(directory: Path, objects: Iterable[StoredObject]) -> None:

@@ -51,6 +51,7 @@ class Holdings:
         self.kept = Sum()
         self.lent = Sum()
         self.pinned = Sum()
+        self._reservations: dict[int, int] = {}  # how many, by size
 
     def __repr__(self) -> str:
         return (
@@ -68,6 +69,7 @@ class Holdings:
 
     def reserve(self, size_bytes: int) -> None:
         """Charge a run that is about to be created."""
+        self._reservations[size_bytes] = self._reservations.get(size_bytes, 0) + 1
         self.reserved.add(size_bytes)
         self.held.add(size_bytes)
 
@@ -129,13 +131,21 @@ class Holdings:
         assert self.held.runs == sum(part.runs for part in parts)
         for part in (*parts, self.pinned):
             assert part.bytes >= part.runs >= 0
+        sizes = self._reservations
+        assert self.reserved.runs == sum(sizes.values())
+        assert self.reserved.bytes == sum(size * sizes[size] for size in sizes)
         assert self.pinned.bytes <= self.kept.bytes
         assert self.pinned.runs <= self.kept.runs
 
     def _take_reservation(self, size_bytes: int) -> None:
-        if not self.reserved.runs or size_bytes > self.reserved.bytes:
+        left = self._reservations.get(size_bytes, 0) - 1
+        if left < 0:
             raise ValueError(
-                f"no reservation of {size_bytes} bytes: {self.reserved.bytes} bytes "
-                f"are reserved for {self.reserved.runs} runs; call reserve() first"
+                f"no reservation of {size_bytes} bytes among {self.reserved.runs} of "
+                f"{self.reserved.bytes} bytes together: use the size given to reserve()"
             )
+        if left:
+            self._reservations[size_bytes] = left
+        else:
+            del self._reservations[size_bytes]
         self.reserved.take(size_bytes)

@@ -1,9 +1,9 @@
 """The runs held of one ledger, by position.
 
-A dict finds a run; a sorted list of their places finds those in a range. Removing a
-run leaves its place in the list, because closing the gap would cost O(n) for each of
-the oldest runs, which are the first ones. When most places are empty the list is made
-anew, so both adding and removing cost O(1) over time as long as runs arrive in order.
+A sorted list of places answers for a range. Removing a run leaves its place there,
+because closing the gap would cost O(n) for each of the oldest runs, which are the first
+ones. When most places are empty the list is made anew, so adding and removing cost O(1)
+over time as long as runs arrive in order.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
     from sparkcache.cache.cached_run import CachedRun
-    from sparkcache.model import Run
 
 V = TypeVar("V")
 
@@ -36,10 +35,6 @@ class LedgerRuns(Generic[V]):
 
     def __repr__(self) -> str:
         return f"<{len(self)} runs, {len(self._places)} places>"
-
-    def get(self, run: Run) -> CachedRun[V] | None:
-        """Find the run with exactly these entries."""
-        return self._runs.get((run.first, run.last))
 
     def add(self, cached: CachedRun[V]) -> None:
         """Take in a run that is not here."""

@@ -91,11 +91,11 @@ class RemovalQueue(Generic[V]):
     ) -> tuple[list[CachedRun[V]], list[CachedRun[V]]]:
         """Remove until both so many bytes and so many runs are freed.
 
-        Returns what was removed, then what was requeued and is still here, each in the
-        order in which it happened.
+        Returns what was removed, and what was requeued, as often as it was and even if
+        it was removed in the end; each in the order in which it happened.
         """
         removed: list[CachedRun[V]] = []
-        requeued: dict[CachedRun[V], None] = {}
+        requeued: list[CachedRun[V]] = []
         passed_over: list[CachedRun[V]] = []
         while self._runs:
             run = next(iter(self._runs))
@@ -109,17 +109,16 @@ class RemovalQueue(Generic[V]):
                 case Verdict.REQUEUE:
                     self.requeue(run)
                     self._counters.requeued_evicted += 1
-                    requeued[run] = None
+                    requeued.append(run)
                 case Verdict.REMOVE:
                     self.remove(run)
-                    requeued.pop(run, None)
                     removed.append(run)
                     size_bytes -= run.size_bytes
                     runs -= 1
         for run in reversed(passed_over):
             self._runs[run] = None
             self._runs.move_to_end(run, last=False)
-        return removed, list(requeued)
+        return removed, requeued
 
     def all(self) -> list[CachedRun[V]]:
         """List every run, the next to go first."""

@@ -53,6 +53,7 @@ class RunCache(Generic[V]):
     def __init__(self, settings: Settings) -> None:
         self.counters = Counters()
         self._settings = settings
+        self._runs: dict[RunKey, CachedRun[V]] = {}
         self._ledgers: dict[Ledger, LedgerRuns[V]] = {}
         self._queue: RemovalQueue[V] = RemovalQueue(settings, self.counters)
         self._expiry: Expiry[V] = Expiry(settings.ttl)
@@ -86,7 +87,7 @@ class RunCache(Generic[V]):
         return self._holdings.kept.bytes
 
     def get(self, key: RunKey, now_s: float) -> CachedRun[V] | None:
-        """Look up a run to read it."""
+        """Look up a run to read it, which counts as an access."""
         run = self.peek(key, now_s)
         if run is not None:
             run.accessed = True
@@ -95,8 +96,7 @@ class RunCache(Generic[V]):
 
     def peek(self, key: RunKey, now_s: float) -> CachedRun[V] | None:
         """Look up a run without any effect."""
-        runs = self._ledgers.get(key.ledger)
-        run = None if runs is None else runs.get(key.run)
+        run = self._runs.get(key)
         return None if run is None or self._is_dead(run, now_s) else run
 
     def held_in(
@@ -121,6 +121,10 @@ class RunCache(Generic[V]):
             for run in runs.all()
         ]
 
+    def runs(self) -> list[CachedRun[V]]:
+        """List the runs kept, the next to go first."""
+        return self._queue.all()
+
     def reserve(self, size_bytes: int, now_s: float) -> tuple[bool, list[CachedRun[V]]]:
         """Make room for a run that is about to be created.
 
@@ -132,14 +136,7 @@ class RunCache(Generic[V]):
         if not holdings.could_fit(size_bytes, settings.max_bytes, settings.max_runs):
             self.counters.refused += 1
             return False, []
-        removed: list[CachedRun[V]] = []
-        then_bytes = holdings.held.bytes + size_bytes
-        excess_runs = holdings.held.runs + 1 - settings.max_runs
-        if then_bytes > settings.trigger_bytes:
-            excess_bytes = then_bytes - settings.watermark_bytes
-            removed = self._shrink(excess_bytes, excess_runs, now_s)
-        elif excess_runs > 0:
-            removed = self._shrink(0, excess_runs, now_s)
+        removed = self._make_room(size_bytes, 1, settings.trigger_bytes, now_s)
         holdings.reserve(size_bytes)
         return True, removed
 
@@ -163,8 +160,7 @@ class RunCache(Generic[V]):
         given back then, and `value` is the caller's to free.
         """
         _require_reads(expected_reads)
-        runs = self._ledgers.get(key.ledger)
-        old = None if runs is None else runs.get(key.run)
+        old = self._runs.get(key)
         if old is not None:
             self._holdings.unreserve(size_bytes)
             old.expected_reads = expected_reads
@@ -174,6 +170,8 @@ class RunCache(Generic[V]):
             return None
         run = CachedRun(key, value, size_bytes, expected_reads)
         self._holdings.keep(run)
+        self._runs[key] = run
+        runs = self._ledgers.get(key.ledger)
         if runs is None:
             runs = self._ledgers[key.ledger] = LedgerRuns()
         runs.add(run)
@@ -187,7 +185,8 @@ class RunCache(Generic[V]):
     ) -> CachedRun[V]:
         """Serve a run without keeping it, in the place of a reservation of its size.
 
-        Pin it for its readers before any of them lets go: it is gone with the last.
+        Pin it for all its readers before any lets go: it is gone with the last. If
+        there is none after all, pin and unpin it once.
         """
         run = CachedRun(key, value, size_bytes, since_s=now_s)
         self._holdings.lend(run)
@@ -250,7 +249,7 @@ class RunCache(Generic[V]):
                     removed.append(run)
         self.counters.expired += len(removed)
         self._count_given_up(removed)
-        return removed + self._shrink_to_limit(now_s)
+        return removed + self._make_room(0, 0, self._settings.max_bytes, now_s)
 
     def next_deadline_s(self) -> float | None:
         """When `expire` will have work; None if never."""
@@ -263,8 +262,7 @@ class RunCache(Generic[V]):
 
     def remove(self, key: RunKey) -> CachedRun[V] | None:
         """Remove a run, whatever is expected of it; None if it is not here."""
-        runs = self._ledgers.get(key.ledger)
-        run = None if runs is None else runs.get(key.run)
+        run = self._runs.get(key)
         if run is not None:
             self._invalidate([run])
         return run
@@ -283,7 +281,7 @@ class RunCache(Generic[V]):
 
     def clear(self) -> list[CachedRun[V]]:
         """Remove all runs. Reservations stay: their loads are under way."""
-        return self._invalidate(self._queue.all())
+        return self._invalidate(self.runs())
 
     def configure(self, settings: Settings, now_s: float) -> list[CachedRun[V]]:
         """Change the limits and the policy; returns what no longer fits.
@@ -293,7 +291,7 @@ class RunCache(Generic[V]):
         self._settings = settings
         self._queue.configure(settings)
         self._expiry.configure(settings.ttl)
-        removed = self._shrink_to_limit(now_s)
+        removed = self._make_room(0, 0, self._settings.max_bytes, now_s)
         self._ceiling_bytes = max(settings.max_bytes, self._holdings.held.bytes)
         self._ceiling_runs = max(settings.max_runs, self._holdings.held.runs)
         return removed
@@ -302,10 +300,11 @@ class RunCache(Generic[V]):
         """Assert the invariants. For tests: O(n)."""
         self._holdings.check()
         self._expiry.check()
-        queued = self._queue.all()
+        queued = self.runs()
         indexed = [run for runs in self._ledgers.values() for run in runs.all()]
-        assert set(queued) == set(indexed)
-        assert len(queued) == len(indexed) == len(self._expiry)
+        assert set(queued) == set(indexed) == set(self._runs.values())
+        assert len(queued) == len(indexed) == len(self._runs) == len(self._expiry)
+        assert all(self._runs[run.key] is run for run in queued)
         assert all(run.deadlines is not None for run in queued)
         for ledger, runs in self._ledgers.items():
             runs.check()
@@ -324,14 +323,18 @@ class RunCache(Generic[V]):
     def _is_dead(self, run: CachedRun[V], now_s: float) -> bool:
         return self._expiry.is_over(run, now_s) and not self._queue.spares(run)
 
-    def _shrink_to_limit(self, now_s: float) -> list[CachedRun[V]]:
-        held, settings = self._holdings.held, self._settings
-        if held.bytes <= settings.max_bytes and held.runs <= settings.max_runs:
-            return []
+    def _make_room(
+        self, size_bytes: int, runs: int, trigger_bytes: int, now_s: float
+    ) -> list[CachedRun[V]]:
+        """Evict if with so much more the limit of runs or the trigger was exceeded."""
+        then_bytes = self._holdings.held.bytes + size_bytes
+        excess_runs = self._holdings.held.runs + runs - self._settings.max_runs
         excess_bytes = 0
-        if held.bytes > settings.max_bytes:
-            excess_bytes = held.bytes - settings.watermark_bytes
-        return self._shrink(excess_bytes, held.runs - settings.max_runs, now_s)
+        if then_bytes > trigger_bytes:
+            excess_bytes = then_bytes - self._settings.watermark_bytes
+        if excess_bytes <= 0 and excess_runs <= 0:
+            return []
+        return self._shrink(excess_bytes, excess_runs, now_s)
 
     def _shrink(self, size_bytes: int, runs: int, now_s: float) -> list[CachedRun[V]]:
         removed, requeued = self._queue.shrink(size_bytes, runs)
@@ -357,6 +360,7 @@ class RunCache(Generic[V]):
         """Forget a run that is out of the removal queue."""
         self._expiry.stop(run)
         self._holdings.drop(run)
+        del self._runs[run.key]
         ledger = run.key.ledger
         runs = self._ledgers[ledger]
         runs.remove(run)

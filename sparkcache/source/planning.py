@@ -52,13 +52,17 @@ def plan(*dataframes: DataFrame) -> Iterator[Plan]:
 
 
 def scans_of(dataframe: DataFrame) -> list[Consumer]:
-    """Return the sparkcache scans in a DataFrame's plan, each as a consumer."""
+    """Return the sparkcache scans in a DataFrame's plan, each as a consumer.
+
+    The optimized plan is what will be run: a CTE that is used twice is there twice, a
+    branch that yields nothing is gone.
+    """
     java_dataframe: Any = getattr(dataframe, "_jdf", None)
     if java_dataframe is None:
         return []
     return [
         ScanOptions.parse(options).consumer()
-        for options in _scan_options(java_dataframe.queryExecution().analyzed())
+        for options in _scan_options(java_dataframe.queryExecution().optimizedPlan())
     ]
 
 
@@ -72,10 +76,18 @@ def _take_back(spark: Any, planned: Plan) -> None:  # noqa: ANN401
 
 
 def _scan_options(node: Any) -> Iterator[dict[str, str]]:  # noqa: ANN401 - a Java object
-    if node.getClass().getSimpleName() == "DataSourceV2Relation" and (
-        node.table().name() == SparkCacheSource.name()
-    ):
-        yield dict(node.options().asCaseSensitiveMap())
+    """Yield the options of each sparkcache scan below a node of an optimized plan."""
+    kind = node.getClass().getSimpleName()
+    if kind == "DataSourceV2ScanRelation":
+        node = node.relation()
+        kind = "DataSourceV2Relation"
+    if kind == "DataSourceV2Relation":
+        if node.table().name() == SparkCacheSource.name():
+            yield dict(node.options().asCaseSensitiveMap())
+    elif kind == "InMemoryRelation":
+        persisted = node.cacheBuilder()
+        if not persisted.isCachedColumnBuffersLoaded():
+            yield from _scan_options(persisted.logicalPlan())
     for children in (node.children(), node.subqueries()):
         iterator = children.iterator()
         while iterator.hasNext():

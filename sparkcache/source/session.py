@@ -32,8 +32,8 @@ def install(spark: SparkSession, config: CacheConfig | None = None) -> None:
 
     The configuration travels as a broadcast variable, so what plans a query knows it
     too, storage settings included. It is also set as the session's conf, which every
-    task carries along: so it reaches scans that were loaded before, and single
-    settings can be changed later by `spark.conf.set("spark.sparkcache.maxBytes", "2g")`.
+    task carries along: so it reaches scans that were loaded before, and a setting can
+    be changed later by `spark.conf.set("spark.sparkcache.maxBytes", "2g")`.
 
     Args:
         spark: The session.

@@ -77,7 +77,8 @@ class MemoryStorage:
         self, name: str, data: bytes, metadata: Mapping[str, str] | None = None
     ) -> ObjectId:
         """Store an object, in the place of what had its name."""
-        version = hashlib.blake2b(data, digest_size=8).hexdigest()
+        content = repr(sorted((metadata or {}).items())).encode() + data
+        version = hashlib.blake2b(content, digest_size=8).hexdigest()
         object_id = ObjectId(f"{self.root}/{name}", len(data), version)
         self._objects[object_id.uri] = StoredObject(object_id, metadata or {}, data)
         return object_id

@@ -1,0 +1,264 @@
+"""Finds the messages in the payloads of entries.
+
+The payload of an entry is one message or, if `num_messages_in_batch` is present, even
+with 1, a batch of them. Every message is a lane of a table of SingleMessageMetadata,
+which is empty for one that is not in a batch and has the entry's metadata instead.
+
+Source: MessageImpl of Apache Pulsar's client. In a batch the entry's own key, ordering
+key and properties say nothing of its messages: they are copies of the first one's.
+"""
+
+from __future__ import annotations
+
+from binascii import Error as Base64Error
+from binascii import a2b_base64
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sparkcache_pulsar import entries as entry_fields
+from sparkcache_pulsar.batches import (
+    PARTITION_KEY,
+    PAYLOAD_SIZE,
+    PROPERTIES,
+    message_starts,
+)
+from sparkcache_pulsar.messages import Messages, Properties, select
+from sparkcache_pulsar.protobuf import (
+    SLACK_BYTES,
+    Kind,
+    Numbers,
+    Ranges,
+    Repeated,
+    parse,
+    words,
+)
+
+if TYPE_CHECKING:
+    from sparkcache_pulsar.entries import Entries
+    from sparkcache_pulsar.faults import Faults
+    from sparkcache_pulsar.payloads import Payloads
+    from sparkcache_pulsar.protobuf import Bools, Ints, Table
+
+COMPACTED_OUT, EVENT_TIME, KEY_IS_BASE64, ORDERING_KEY = 4, 5, 6, 7
+SEQUENCE_ID, NULL_VALUE, NULL_KEY = 8, 9, 10
+
+_FIELDS = {
+    PROPERTIES: Kind.RANGES,
+    PARTITION_KEY: Kind.RANGE,
+    PAYLOAD_SIZE: Kind.NUMBER,
+    COMPACTED_OUT: Kind.NUMBER,
+    EVENT_TIME: Kind.NUMBER,
+    KEY_IS_BASE64: Kind.NUMBER,
+    ORDERING_KEY: Kind.RANGE,
+    SEQUENCE_ID: Kind.NUMBER,
+    NULL_VALUE: Kind.NUMBER,
+    NULL_KEY: Kind.NUMBER,
+}
+_PAIR_KEY, _PAIR_VALUE = 1, 2
+_PAIR_FIELDS = {_PAIR_KEY: Kind.RANGE, _PAIR_VALUE: Kind.RANGE}
+
+
+MAX_MESSAGES = 1 << 20
+"""The most messages of a batch: more than fit into the 5 MiB that a broker takes."""
+
+
+def find_messages(entries: Entries, payloads: Payloads, faults: Faults) -> Messages:
+    """Find the messages of the payloads; those of unsound entries are left out."""
+    return _Finder(entries, payloads, faults).find()
+
+
+class _Finder:
+    """The rows of a group: first all places, then what they hold.
+
+    `single` tells which rows are not in a batch; their metadata is the entry's.
+    """
+
+    def __init__(self, entries: Entries, payloads: Payloads, faults: Faults) -> None:
+        self._of_entries = entries.metadata
+        self._payloads = payloads
+        self._faults = faults
+        listed = entries.metadata.repeated[entry_fields.BATCH_INDEXES]
+        self._retained = np.bincount(listed.lane, minlength=len(entries.start))
+        counts, starts = self._walk_batches()
+        rows = int(counts.sum())
+        lane = np.repeat(np.arange(len(counts)), counts)
+        first_row = np.cumsum(counts) - counts
+        sizes = entries.metadata.numbers[entry_fields.MESSAGES_IN_BATCH]
+        self._entry = payloads.lanes[lane]
+        self._batch_index = np.arange(rows) - first_row[lane]
+        self._single = ~sizes.present[self._entry]
+        self._batch_size = sizes.signed[self._entry]
+        self._start = payloads.start[lane]
+        self._start[~self._single] = starts
+        self._end = payloads.end[lane]
+        same = lane[1:] == lane[:-1]
+        self._end[:-1][same] = self._start[1:][same]
+        self._restore_indexes(counts)
+
+    def _walk_batches(self) -> tuple[Ints, Ints]:
+        """Count the messages of each payload; tell where those in batches begin."""
+        buffer = self._payloads.buffer
+        sizes = self._of_entries.numbers[entry_fields.MESSAGES_IN_BATCH]
+        lanes = self._payloads.lanes
+        counts = np.ones(len(lanes), np.int64)
+        chains: list[Ints] = []
+        for at in np.flatnonzero(sizes.present[lanes]).tolist():
+            lane, size = int(lanes[at]), int(sizes.signed[lanes[at]])
+            start, end = int(self._payloads.start[at]), int(self._payloads.end[at])
+            payload = buffer[start : end + SLACK_BYTES].tobytes()
+            starts = message_starts(payload, min(size, MAX_MESSAGES))
+            if starts is None or not self._is_count(lane, size, len(starts)):
+                expected = f"a batch of {size} messages in {end - start} bytes"
+                self._faults.add(lane, expected, "a chain of lengths that differs")
+                starts = []
+            counts[at] = len(starts)
+            chains.append(np.array(starts, np.int64) + start)
+        return counts, np.concatenate([np.zeros(0, np.int64), *chains])
+
+    def _is_count(self, lane: int, size: int, found: int) -> bool:
+        """Tell whether an entry says that it has so many messages.
+
+        A compacted batch may have all of them, or only those that it lists.
+        """
+        return found == size or 0 < found == self._retained[lane]
+
+    def find(self) -> Messages:
+        buffer = self._payloads.buffer
+        batched = ~self._single
+        start = np.where(batched, self._start + 4, 0)
+        length = words(buffer, ">u4")[self._start]
+        value_start = np.where(batched, start + length, self._start)
+        table = parse(buffer, start, np.where(batched, value_start, 0), _FIELDS)
+        size = np.where(
+            batched, table.numbers[PAYLOAD_SIZE].signed, self._end - self._start
+        )
+        wrong = table.bad | (size < 0) | (value_start + size != self._end)
+        broken = np.unique(self._entry[wrong & batched])
+        self._faults.add_all(
+            broken, "metadata of each message of a batch", "bytes that do not parse"
+        )
+        key = self._range(table, PARTITION_KEY, entry_fields.PARTITION_KEY)
+        no_key = self._number(table, NULL_KEY, entry_fields.NULL_PARTITION_KEY)
+        key.present &= ~no_key.is_true
+        base64 = self._number(table, KEY_IS_BASE64, entry_fields.KEY_IS_BASE64)
+        decoded_keys = self._decode_keys(key, base64.is_true)
+        no_value = self._number(table, NULL_VALUE, entry_fields.NULL_VALUE)
+        value = Ranges(value_start, size, ~no_value.is_true)
+        messages = Messages(
+            buffer,
+            self._entry,
+            np.where(batched, self._batch_index, -1),
+            np.where(batched, self._batch_size, 0),
+            value,
+            key,
+            decoded_keys,
+            self._range(table, ORDERING_KEY, entry_fields.ORDERING_KEY),
+            self._inherited(table, EVENT_TIME, entry_fields.EVENT_TIME),
+            self._inherited(table, SEQUENCE_ID, entry_fields.SEQUENCE_ID),
+            self._pairs(self._properties(table)),
+        )
+        gone = table.numbers[COMPACTED_OUT].is_true & batched
+        keep = self._faults.sound[self._entry] & ~gone
+        return messages if keep.all() else select(messages, keep)
+
+    def _range(self, table: Table, field: int, of_entry: int) -> Ranges:
+        """Take a range from the message, or from the entry that is one."""
+        mine, single = table.ranges[field], self._single
+        if not single.any():
+            return mine
+        theirs, entry = self._of_entries.ranges[of_entry], self._entry
+        return Ranges(
+            np.where(single, theirs.start[entry] + self._payloads.shift, mine.start),
+            np.where(single, theirs.length[entry], mine.length),
+            np.where(single, theirs.present[entry], mine.present),
+        )
+
+    def _number(self, table: Table, field: int, of_entry: int) -> Numbers:
+        """Take a number from the message, or from the entry that is one."""
+        return self._numbers_where(self._single, table, field, of_entry)
+
+    def _inherited(self, table: Table, field: int, of_entry: int) -> Numbers:
+        """Take a number from the message, or from its entry if it has none."""
+        from_entry = ~table.numbers[field].present
+        return self._numbers_where(from_entry, table, field, of_entry)
+
+    def _numbers_where(
+        self, from_entry: Bools, table: Table, field: int, of_entry: int
+    ) -> Numbers:
+        mine, theirs = table.numbers[field], self._of_entries.numbers[of_entry]
+        if not from_entry.any():
+            return mine
+        return Numbers(
+            np.where(from_entry, theirs.value[self._entry], mine.value),
+            np.where(from_entry, theirs.present[self._entry], mine.present),
+        )
+
+    def _properties(self, table: Table) -> Repeated:
+        mine = table.repeated[PROPERTIES]
+        theirs = self._of_entries.repeated[entry_fields.PROPERTIES]
+        if not (len(theirs.lane) and self._single.any()):
+            return mine
+        row_of_entry = np.full(len(self._of_entries.bad), -1)
+        rows = np.flatnonzero(self._single)
+        row_of_entry[self._entry[rows]] = rows
+        row = row_of_entry[theirs.lane]
+        of_single = row >= 0
+        start = theirs.start[of_single] + self._payloads.shift
+        row, length = row[of_single], theirs.length[of_single]
+        row = np.concatenate([mine.lane, row])
+        order = np.argsort(row, kind="stable")
+        return Repeated(
+            row[order],
+            np.concatenate([mine.start, start])[order],
+            np.concatenate([mine.length, length])[order],
+            np.zeros(len(order), np.uint64),
+        )
+
+    def _pairs(self, found: Repeated) -> Properties:
+        buffer = self._payloads.buffer
+        table = parse(buffer, found.start, found.start + found.length, _PAIR_FIELDS)
+        key, value = table.ranges[_PAIR_KEY], table.ranges[_PAIR_VALUE]
+        bad = table.bad | ~key.present | ~value.present
+        self._faults.add_all(
+            np.unique(self._entry[found.lane[bad]]),
+            "properties, each with key and value",
+            "bytes that do not parse as such",
+        )
+        return Properties(found.lane, key, value)
+
+    def _decode_keys(self, key: Ranges, base64: Bools) -> dict[int, bytes]:
+        """Decode the keys that were given as bytes, and so are stored as base64."""
+        data = self._payloads.buffer.data
+        decoded = {}
+        for row in np.flatnonzero(base64 & key.present).tolist():
+            start, length = int(key.start[row]), int(key.length[row])
+            try:
+                decoded[row] = a2b_base64(
+                    data[start : start + length], strict_mode=True
+                )
+            except Base64Error as error:
+                self._faults.add(int(self._entry[row]), "a key in base64", str(error))
+        return decoded
+
+    def _restore_indexes(self, counts: Ints) -> None:
+        """Give the messages of compacted batches the indexes they had before.
+
+        Such an entry lists the indexes of the messages that it still has.
+        """
+        listed = self._of_entries.repeated[entry_fields.BATCH_INDEXES]
+        if not len(listed.lane):
+            return
+        lanes = self._payloads.lanes
+        compacted = np.zeros(len(self._retained), np.bool_)
+        compacted[self._entry[~self._single]] = True
+        compacted[lanes] &= counts == self._retained[lanes]
+        of_rows = compacted[listed.lane]
+        index, lane = listed.number.view(np.int64)[of_rows], listed.lane[of_rows]
+        self._batch_index[compacted[self._entry]] = index
+        sizes = self._of_entries.numbers[entry_fields.MESSAGES_IN_BATCH].signed[lane]
+        self._faults.add_all(
+            np.unique(lane[(index < 0) | (index >= sizes)]),
+            "compacted_batch_indexes below num_messages_in_batch",
+            "others",
+        )

@@ -1,0 +1,99 @@
+"""Topics for tests that go through Spark."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from sparkcache_pulsar.testing import (
+    Codec,
+    Entry,
+    Message,
+    ledger_objects,
+    write_directory,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+TOPIC = "persistent://shop/eu/orders"
+LEDGER_IDS = (3, 5, 9)
+ENTRIES = 24
+MESSAGES = 16
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A topic in a directory: 3 ledgers of 24 entries of 16 messages."""
+
+    directory: Path
+    name: str = TOPIC
+
+    @property
+    def rows(self) -> int:
+        return len(LEDGER_IDS) * ENTRIES * MESSAGES
+
+    @property
+    def data_files(self) -> list[Path]:
+        found = self.directory.iterdir()
+        return sorted(path for path in found if not path.name.endswith("-index"))
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(path.stat().st_size for path in self.data_files)
+
+    def load(self, spark: SparkSession, schema: str = "", **options: Any) -> DataFrame:
+        options = {"topic": self.name, "runBytes": "4k"} | options
+        reader = spark.read.format("sparkcache").options(**options)
+        if schema:
+            reader = reader.schema(schema)
+        return reader.load(str(self.directory))
+
+
+def write(directory: Path, topic: str = TOPIC) -> Topic:
+    """Write a topic whose message n was published n seconds after the first."""
+    for ledger in LEDGER_IDS:
+        entries = []
+        for entry in range(ENTRIES):
+            at = ledger * 1000 + entry
+            messages = tuple(
+                Message(f"{at}/{number} ".encode() * 8, key=f"key-{number % 4}")
+                for number in range(MESSAGES)
+            )
+            entries.append(
+                Entry(messages, codec=Codec.LZ4, publish_time_ms=at * 1000).encode()
+            )
+        objects = ledger_objects(topic, ledger, entries, max_block_bytes=16 << 10)
+        write_directory(directory, objects)
+    return Topic(directory, topic)
+
+
+@pytest.fixture
+def topic(tmp_path: Path) -> Topic:
+    """A topic that is this test's own."""
+    return write(tmp_path / "bucket")
+
+
+@pytest.fixture(scope="session")
+def spark():
+    import os
+    import sys
+
+    from pyspark.sql import SparkSession
+
+    import sparkcache
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    s = (
+        sparkcache.configure(SparkSession.builder.master("local[2]"))
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .getOrCreate()
+    )
+    s.sparkContext.setLogLevel("OFF")
+    yield s
+    s.stop()

@@ -1,0 +1,210 @@
+"""Planned consumers through Spark: every byte once, then nothing is held."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from conftest import TOPIC, Topic, write
+
+import sparkcache
+from sparkcache import ConfigError
+from sparkcache.metrics import Metrics
+from sparkcache.model import Position
+from sparkcache.source.executors import node_metrics
+from sparkcache.source.planning import scans_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+class Node:
+    """What the session's node has counted since the test began."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._before = self._total()
+
+    def counted(self) -> Metrics:
+        return self._total() - self._before
+
+    def _total(self) -> Metrics:
+        return sum(node_metrics(self._spark).values(), Metrics())
+
+
+@pytest.fixture
+def node(spark: SparkSession, tmp_path: Path) -> Node:
+    write(tmp_path / "warm-up").load(spark).limit(1).collect()
+    return Node(spark)
+
+
+def compute(dataframe: DataFrame) -> None:
+    dataframe.write.format("noop").mode("overwrite").save()
+
+
+def test_three_planned_consumers_fetch_every_byte_once(
+    spark: SparkSession, topic: Topic, node: Node
+) -> None:
+    orders = topic.load(spark, minPartitions="3")
+    fraud, billing = orders.filter("__entryId > 3"), orders.groupBy("__key").count()
+    with sparkcache.plan(orders, fraud, billing):
+        for consumer in (orders, fraud, billing):
+            assert node.counted().evicted_by_last_read == 0
+            compute(consumer)
+        counted = node.counted()
+    assert counted.received_bytes == topic.size_bytes
+    assert counted.requests == 3 * counted.inserts
+    assert counted.evicted_by_last_read == counted.inserts
+    assert counted.runs <= 0
+
+
+def test_the_end_of_a_plan_drops_what_was_not_read(
+    spark: SparkSession, topic: Topic, node: Node
+) -> None:
+    orders = topic.load(spark)
+    with sparkcache.plan(orders, orders):
+        compute(orders)
+        held = node.counted().runs
+        assert held > 0
+    counted = node.counted()
+    assert counted.evicted_by_plan_end == held
+    assert counted.runs == 0
+
+
+def test_a_failing_block_ends_its_plan(
+    spark: SparkSession, topic: Topic, node: Node
+) -> None:
+    orders = topic.load(spark)
+
+    def fail() -> None:
+        with sparkcache.plan(orders, orders):
+            compute(orders)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert node.counted().runs == 0
+    assert spark.conf.get("spark.sparkcache.plans", None) is None
+
+
+def test_plans_within_plans_count_together(
+    spark: SparkSession, topic: Topic, node: Node
+) -> None:
+    outer, inner = topic.load(spark), topic.load(spark)
+    with sparkcache.plan(outer, outer):
+        compute(outer)
+        with sparkcache.plan(inner):
+            pass
+        assert node.counted().runs > 0
+        compute(outer)
+        assert node.counted().received_bytes == topic.size_bytes
+
+
+def test_a_range_is_expected_where_it_reads(
+    spark: SparkSession, topic: Topic, node: Node
+) -> None:
+    everything = topic.load(spark)
+    end = topic.load(spark, startingOffsets="9:0")
+    with sparkcache.plan(everything, end):
+        compute(everything)
+        counted = node.counted()
+        assert 0 < counted.runs < counted.inserts
+        compute(end)
+    assert node.counted().received_bytes == topic.size_bytes
+
+
+def test_two_topics_of_one_name_are_two(
+    spark: SparkSession, topic: Topic, node: Node, tmp_path: Path
+) -> None:
+    other = write(tmp_path / "other-bucket")
+    with sparkcache.plan(topic.load(spark)):
+        compute(other.load(spark))
+        compute(topic.load(spark))
+        assert node.counted().evicted_by_last_read * 2 == node.counted().inserts
+
+
+@pytest.fixture
+def view(spark: SparkSession, topic: Topic) -> Iterator[DataFrame]:
+    orders = topic.load(spark)
+    orders.createOrReplaceTempView("orders")
+    yield orders
+    spark.catalog.dropTempView("orders")
+
+
+@pytest.mark.parametrize(
+    ("query", "scans"),
+    [
+        pytest.param("select * from orders", 1, id="a scan"),
+        pytest.param(
+            "select * from orders union all select * from orders", 2, id="a union"
+        ),
+        pytest.param(
+            "select * from orders a join orders b using (__entryId)", 2, id="a join"
+        ),
+        pytest.param(
+            "with o as (table orders) table o union all table o",
+            2,
+            id="a CTE that is used twice",
+        ),
+        pytest.param(
+            "select value from orders where __index = (select 1 from orders)",
+            2,
+            id="a subquery",
+        ),
+        pytest.param("select * from orders where false", 0, id="a scan left out"),
+        pytest.param("select 1", 0, id="something else"),
+    ],
+)
+def test_scans_in_a_plan(
+    spark: SparkSession, view: DataFrame, query: str, scans: int
+) -> None:
+    found = scans_of(spark.sql(query))
+    assert len(found) == scans
+    assert all(consumer.topic.endswith("#" + TOPIC) for consumer in found)
+
+
+def test_what_is_persisted_is_read_once(
+    spark: SparkSession, topic: Topic, node: Node
+) -> None:
+    orders = topic.load(spark).persist()
+    try:
+        assert len(scans_of(orders.filter("__entryId > 3"))) == 1
+        orders.count()
+        assert scans_of(orders.filter("__entryId > 3")) == []
+    finally:
+        orders.unpersist()
+
+
+def test_scans_know_their_range(spark: SparkSession, topic: Topic) -> None:
+    found = scans_of(topic.load(spark, startingOffsets="5:2", endingOffsets="9:0"))
+    assert [(c.start, c.end) for c in found] == [(Position(5, 2), Position(9, 0))]
+
+
+def test_a_self_join_counts_twice(
+    spark: SparkSession, topic: Topic, node: Node
+) -> None:
+    left, right = topic.load(spark), topic.load(spark)
+    joined = left.alias("a").join(
+        right.alias("b"),
+        ["__ledgerId", "__entryId", "__batchIndex"],
+    )
+    with sparkcache.plan(joined):
+        assert joined.count() == topic.rows
+        counted = node.counted()
+    assert counted.received_bytes == topic.size_bytes
+    assert counted.requests == 2 * counted.inserts
+
+
+def test_nothing_to_plan_is_an_error(spark: SparkSession) -> None:
+    with pytest.raises(ConfigError, match="needs the DataFrames"), sparkcache.plan():
+        pass
+    with (
+        pytest.raises(ConfigError, match="none of these DataFrames"),
+        sparkcache.plan(spark.range(3)),
+    ):
+        pass

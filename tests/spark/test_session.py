@@ -1,0 +1,86 @@
+"""How settings reach planners, tasks and nodes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from conftest import Topic
+
+import sparkcache
+from sparkcache import CacheConfig
+from sparkcache.metrics import Metrics
+from sparkcache.source.datasource import SparkCacheSource
+from sparkcache.source.executors import node_metrics
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def clean(spark: SparkSession) -> Iterator[None]:
+    yield
+    spark.dataSource.register(SparkCacheSource)
+    for key in CacheConfig().to_conf():
+        spark.conf.unset(key)
+
+
+@pytest.mark.usefixtures("clean")
+def test_installed_configuration_reaches_planner_task_and_node(
+    spark: SparkSession, topic: Topic
+) -> None:
+    config = CacheConfig(max_bytes=1 << 20, run_bytes=2048, partition_bytes=5000)
+    sparkcache.install(spark, config)
+    reader = spark.read.format("sparkcache").option("topic", topic.name)
+    orders = reader.load(str(topic.directory))
+    assert orders.rdd.getNumPartitions() > 2  # the planner knows partitionBytes
+    assert orders.count() == topic.rows
+    held = sum(node_metrics(spark).values(), Metrics())
+    assert held.held_bytes <= config.max_bytes  # the node knows maxBytes
+
+    sparkcache.install(spark, CacheConfig(max_bytes=0, run_bytes=2048))
+    before = sum(node_metrics(spark).values(), Metrics())
+    assert orders.count() == topic.rows  # loaded before, and follows all the same
+    counted = sum(node_metrics(spark).values(), Metrics()) - before
+    assert counted.streamed == counted.requests > 0
+    assert counted.held_bytes + before.held_bytes == 0
+
+
+@pytest.mark.usefixtures("clean")
+def test_settings_can_be_changed_one_by_one(spark: SparkSession, topic: Topic) -> None:
+    orders = topic.load(spark)
+    orders.count()
+    assert sum(node_metrics(spark).values(), Metrics()).held_bytes > 0
+    spark.conf.set("spark.sparkcache.maxBytes", "0")
+    assert orders.count() == topic.rows
+    assert sum(node_metrics(spark).values(), Metrics()).held_bytes == 0
+
+
+def test_the_source_is_found_without_being_registered() -> None:
+    """In a session of its own, since others install it."""
+    program = (
+        "from pyspark.sql import SparkSession\n"
+        "spark = SparkSession.builder.master('local[1]')"
+        ".config('spark.ui.enabled', 'false').getOrCreate()\n"
+        "try:\n"
+        "    spark.read.format('sparkcache').load('/nowhere')\n"
+        "except Exception as error:\n"
+        "    print(error)\n"
+        "spark.stop()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+        env=os.environ | {"PYSPARK_PYTHON": sys.executable},
+    )
+    assert "option topic is missing" in done.stdout

@@ -1,0 +1,479 @@
+"""Which run goes next, and what is held: the numbers of PIP-430 and of a hard limit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from cache_cases import PULSAR, ROOMY, cache_of, key, keys, ledger, put
+
+from sparkcache.cache import Place, RunCache, Settings, Ttl
+
+HOUR = Ttl(3600, None, 3600)
+KILO = Settings(max_bytes=1000, max_runs=100, ttl=HOUR)
+
+
+def three(max_requeues: int = 5) -> RunCache[str]:
+    """0: 40 bytes, accessed; 1: 50 bytes, 3 reads expected; 2: 30 bytes, plain."""
+    cache = cache_of(max_requeues=max_requeues, extend_recently_accessed=True, ttl=HOUR)
+    put(cache, key(0), 40)
+    put(cache, key(1), 50, expected_reads=3)
+    put(cache, key(2), 30)
+    assert cache.get(key(0), 0)
+    return cache
+
+
+# Eviction
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "evicted"),
+    [
+        pytest.param(20, [2], id="the easiest goes first: 30 bytes"),
+        pytest.param(30, [2], id="30 bytes suffice for 30"),
+        pytest.param(35, [2, 0], id="then the accessed one: 70 bytes"),
+        pytest.param(71, [2, 0, 1], id="expected reads go last"),
+        pytest.param(120, [2, 0, 1], id="everything goes if all is asked for"),
+        pytest.param(999, [2, 0, 1], id="more than there is ends as well"),
+    ],
+)
+def test_eviction_by_priority(size_bytes: int, evicted: list[int]) -> None:
+    cache = three()
+    assert keys(cache.evict(size_bytes, 0)) == [key(index) for index in evicted]
+    assert cache.counters.evicted == len(evicted)
+    assert cache.counters.given_up == evicted.count(1)
+    cache.check()
+
+
+def test_eviction_in_order_of_insertion_stops_when_enough_is_freed() -> None:
+    cache = cache_of(4, 3, 3, 5)
+    removed = cache.evict(5, 0)
+    assert keys(removed) == [key(0), key(1)]
+    assert sum(run.size_bytes for run in removed) == 7
+    assert cache.kept_bytes == 8
+
+
+@pytest.mark.parametrize("size_bytes", [0, -1])
+def test_sizes_are_positive(size_bytes: int) -> None:
+    cache = cache_of(4)
+    for call in (cache.evict, cache.reserve):
+        with pytest.raises(ValueError, match=f"size_bytes is {size_bytes}: use 1"):
+            call(size_bytes, 0)
+    assert len(cache) == 1
+
+
+def test_order_is_that_of_insertion_whatever_topic_is_larger() -> None:
+    cache: RunCache[str] = RunCache(ROOMY)
+    order = [key(index, topic="abb"[index % 3]) for index in range(30)]
+    for where in order:
+        put(cache, where, 10)
+    cache.get(order[0], 0)
+    assert [run.key for _ in order for run in cache.evict(1, 0)] == order
+
+
+def test_a_hundred_runs_go_by_tens() -> None:
+    cache = cache_of(*[10] * 100)
+    assert [len(cache.evict(100, 0)) for _ in range(10)] == [10] * 10
+    assert (len(cache), cache.held_bytes) == (0, 0)
+
+
+def test_accessing_spares_nothing_unless_asked_for() -> None:
+    cache = cache_of(1, 1)
+    cache.get(key(0), 0)
+    assert keys(cache.evict(1, 0)) == [key(0)]
+
+
+def test_being_spared_begins_the_time_anew() -> None:
+    cache = cache_of(ttl=PULSAR)
+    put(cache, key(0), expected_reads=1)
+    put(cache, key(1))
+    assert keys(cache.evict(1, 0.7)) == [key(1)]
+    assert cache.next_deadline_s() == 1.7
+    run = cache.peek(key(0), 0.7)
+    assert run is not None
+    assert run.requeues == 1
+    assert cache.counters.requeued_evicted == 1
+
+
+def test_pressure_spends_the_requeues_of_expected_runs() -> None:
+    cache = cache_of(ttl=PULSAR, max_requeues=5)
+    put(cache, key(0), 10, expected_reads=1)
+    put(cache, key(1), 10, expected_reads=1)
+    assert keys(cache.evict(1, 0)) == [key(0)]
+    left = cache.peek(key(1), 0)
+    assert left is not None
+    assert left.requeues == 5
+    assert keys(cache.expire(1)) == [key(1)]
+    assert cache.counters.given_up == 2
+
+
+@pytest.mark.parametrize("max_requeues", [0, 1, 5])
+def test_work_is_bounded_though_all_are_accessed_and_expected(
+    max_requeues: int,
+) -> None:
+    cache = cache_of(extend_recently_accessed=True, max_requeues=max_requeues, ttl=HOUR)
+    for index in range(50):
+        put(cache, key(index), expected_reads=9)
+        cache.get(key(index), 0)
+    assert len(cache.evict(50, 0)) == 50
+    assert cache.counters.looked_at <= 50 * (max_requeues + 2)
+
+
+# Time
+
+
+def test_a_pass_looks_at_no_more_than_has_ended_and_the_next() -> None:
+    cache: RunCache[str] = RunCache(replace(ROOMY, ttl=PULSAR))
+    for index in range(10):
+        put(cache, key(index), now_s=index / 10)
+    assert keys(cache.expire(1.25)) == [key(0), key(1), key(2)]
+    assert cache.counters.looked_at == 4
+
+
+@pytest.mark.parametrize("max_requeues", [0, 1, 5])
+def test_expected_runs_survive_as_many_passes_as_they_may(max_requeues: int) -> None:
+    cache = cache_of(ttl=PULSAR, max_requeues=max_requeues)
+    put(cache, key(0), expected_reads=1)
+    for second in range(1, max_requeues + 1):
+        assert cache.expire(second) == []
+        assert cache.peek(key(0), second)
+    assert keys(cache.expire(max_requeues + 1)) == [key(0)]
+    assert cache.counters.requeued_expired == max_requeues
+    assert cache.counters.given_up == 1
+
+
+def test_an_expected_run_is_found_between_its_deadline_and_the_pass() -> None:
+    cache = cache_of(ttl=PULSAR)
+    put(cache, key(0), expected_reads=1)
+    assert cache.get(key(0), 1.5)
+
+
+def test_once_its_last_reader_is_done_a_run_goes_at_the_next_pass() -> None:
+    cache = cache_of(ttl=PULSAR)
+    put(cache, key(0), expected_reads=2)
+    assert cache.mark_read(key(0), 0.5) == 1
+    assert cache.expire(1) == []
+    assert cache.mark_read(key(0), 1.5) == 0
+    assert cache.mark_read(key(0), 1.6) == 0, "it stays at none"
+    assert keys(cache.expire(2)) == [key(0)]
+    assert cache.mark_read(key(0), 2) is None
+    assert cache.counters.given_up == 0
+
+
+def test_a_recently_accessed_run_lives_once_more_for_each_time_it_is() -> None:
+    cache = cache_of(1, ttl=PULSAR, extend_recently_accessed=True)
+    assert cache.get(key(0), 0.5)
+    assert cache.expire(1) == []
+    assert cache.get(key(0), 1.1)
+    assert cache.expire(2) == []
+    assert keys(cache.expire(3)) == [key(0)]
+
+
+def test_a_spared_run_goes_to_the_tail() -> None:
+    cache = cache_of(ttl=PULSAR)
+    put(cache, key(0), expected_reads=1)
+    put(cache, key(1), now_s=0.5)
+    cache.expire(1)
+    assert keys(cache.runs()) == [key(1), key(0)]
+
+
+# The limit
+
+
+@pytest.mark.parametrize(
+    ("kept", "size_bytes", "evicted"),
+    [
+        pytest.param(9, 80, 0, id="980 of 1000 is not over the trigger"),
+        pytest.param(9, 81, 1, id="981 is: down to 881"),
+        pytest.param(9, 100, 1, id="1000 is: down to 900"),
+        pytest.param(8, 200, 1, id="1000 in larger pieces, likewise"),
+        pytest.param(9, 101, 2, id="901 would be over the watermark: down to 801"),
+        pytest.param(9, 1000, 9, id="a run as large as the cache takes all of it"),
+        pytest.param(0, 1000, 0, id="and is welcome in an empty one"),
+    ],
+)
+def test_making_room(kept: int, size_bytes: int, evicted: int) -> None:
+    cache: RunCache[str] = RunCache(KILO)
+    for index in range(kept):
+        put(cache, key(index), 100)
+    fits, removed = cache.reserve(size_bytes, 0)
+    assert fits
+    assert keys(removed) == [key(index) for index in range(evicted)]
+    assert cache.held_bytes == 100 * (kept - evicted) + size_bytes
+    cache.check()
+
+
+def test_what_could_never_fit_evicts_nothing() -> None:
+    cache: RunCache[str] = RunCache(KILO)
+    put(cache, key(0), 900)
+    assert cache.reserve(1001, 0) == (False, [])
+    assert cache.held_bytes == 900
+    assert cache.counters.refused == 1
+
+
+@pytest.mark.parametrize("held_by", ["a reservation", "a loan", "a pin"])
+def test_what_eviction_does_not_free_is_not_counted_on(held_by: str) -> None:
+    cache: RunCache[str] = RunCache(KILO)
+    put(cache, key(0), 300)
+    match held_by:
+        case "a reservation":
+            assert cache.reserve(500, 0)[0]
+        case "a loan":
+            assert cache.reserve(500, 0)[0]
+            cache.pin(cache.lend(key(1), "", size_bytes=500, now_s=0))
+        case "a pin":
+            run = put(cache, key(1), 500)
+            assert run is not None
+            cache.pin(run)
+    assert cache.reserve(501, 0) == (False, [])
+    fits, removed = cache.reserve(500, 0)
+    assert fits
+    assert keys(removed) == [key(0)]
+    cache.check()
+
+
+def test_pinned_runs_are_passed_over_where_they_stand() -> None:
+    cache = cache_of(*[1] * 4, ttl=HOUR)
+    put(cache, key(4), expected_reads=1)
+    pinned = [cache.peek(key(index), 0) for index in (0, 2)]
+    for run in pinned:
+        assert run is not None
+        cache.pin(run)
+    awaited = cache.peek(key(4), 0)
+    assert awaited is not None
+    cache.pin(awaited)
+    assert keys(cache.evict(100, 0)) == [key(1), key(3)]
+    assert keys(cache.runs()) == [key(0), key(2), key(4)]
+    assert awaited.requeues == 0, "and do not spend their requeues"
+    cache.unpin(awaited)
+    assert keys(cache.evict(100, 0)) == [key(4)]
+    cache.check()
+
+
+def test_the_number_of_runs_is_limited_exactly() -> None:
+    cache: RunCache[str] = RunCache(replace(KILO, max_runs=3))
+    for index in range(5):
+        assert cache.reserve(1, 0)[0]
+        cache.insert(key(index), "", size_bytes=1, expected_reads=0, now_s=0)
+    assert keys(cache.runs()) == [key(2), key(3), key(4)]
+    run = cache.peek(key(3), 0)
+    assert run is not None
+    cache.pin(run)
+    assert cache.reserve(1, 0)[0]
+    assert cache.reserve(1, 0)[0]
+    assert cache.reserve(1, 0) == (False, [])
+    cache.check()
+
+
+def test_a_pin_is_counted_until_the_last_reader_lets_go() -> None:
+    cache = cache_of(7)
+    run = cache.get(key(0), 0)
+    assert run is not None
+    cache.pin(run)
+    cache.pin(run)
+    assert cache.remove(key(0)) is run, "at once: the caller can close its descriptor"
+    assert (len(cache), cache.kept_bytes, cache.held_bytes) == (0, 0, 7)
+    assert not cache.unpin(run)
+    assert cache.held_bytes == 7
+    assert cache.unpin(run)
+    assert cache.held_bytes == 0
+    with pytest.raises(ValueError, match="has no pin"):
+        cache.unpin(run)
+    with pytest.raises(ValueError, match="nothing holds its bytes"):
+        cache.pin(run)
+
+
+def test_a_pin_let_go_in_time_leaves_a_run_as_it_was() -> None:
+    cache = cache_of(7)
+    run = cache.get(key(0), 0)
+    assert run is not None
+    cache.pin(run)
+    assert not cache.unpin(run)
+    assert (run.place, cache.kept_bytes) == (Place.KEPT, 7)
+    assert cache.evict(1, 0) == [run]
+
+
+def test_a_lent_run_is_not_found_and_goes_with_its_last_reader() -> None:
+    cache = cache_of()
+    assert cache.reserve(7, 0)[0]
+    run = cache.lend(key(0), "value", size_bytes=7, now_s=0)
+    assert (run.key, run.value, run.place) == (key(0), "value", Place.LENT)
+    cache.pin(run)
+    assert cache.get(key(0), 0) is None
+    assert cache.expire(1e9) == cache.clear() == []
+    assert (len(cache), cache.kept_bytes, cache.held_bytes) == (0, 0, 7)
+    assert cache.unpin(run)
+    assert cache.held_bytes == 0
+
+
+def test_reservations_are_needed_and_can_be_given_back() -> None:
+    cache = cache_of()
+    assert cache.reserve(7, 0)[0]
+    assert cache.reserve(8, 0)[0]
+    cache.unreserve(7)
+    assert cache.held_bytes == 8
+    for call in (
+        lambda: cache.unreserve(7),
+        lambda: cache.lend(key(0), "", size_bytes=7, now_s=0),
+        lambda: cache.insert(key(0), "", size_bytes=7, expected_reads=0, now_s=0),
+    ):
+        with pytest.raises(ValueError, match="no reservation of 7 bytes"):
+            call()
+    assert cache.peek(key(0), 0) is None
+    cache.check()
+
+
+# Keys
+
+
+def test_inserting_again_keeps_the_first() -> None:
+    cache = cache_of(5, 5)
+    first = cache.peek(key(0), 0)
+    assert put(cache, key(0), 5, expected_reads=2) is None
+    assert cache.peek(key(0), 0) is first
+    assert (len(cache), cache.held_bytes, cache.kept_bytes) == (2, 10, 10)
+    assert keys(cache.runs()) == [key(1), key(0)], "as if inserted just now"
+    assert cache.counters.inserted == 2
+    assert cache.mark_read(key(0), 0) == 1
+
+
+def test_keys_are_equal_by_value() -> None:
+    cache = cache_of(5)
+    assert key(0) is not key(0)
+    assert cache.get(key(0), 0)
+    changed = replace(key(0).ledger, object=replace(key(0).ledger.object, version="v2"))
+    assert cache.get(replace(key(0), ledger=changed), 0) is None
+
+
+def test_negative_reads_are_refused() -> None:
+    cache = cache_of(5)
+    with pytest.raises(ValueError, match="expected_reads is -1: use 0 or more"):
+        put(cache, key(1), expected_reads=-1)
+    with pytest.raises(ValueError, match="expected_reads is -1: use 0 or more"):
+        cache.set_expected(key(0), -1, 0)
+
+
+def test_what_is_held_of_a_ledger_is_listed_in_order() -> None:
+    cache: RunCache[str] = RunCache(ROOMY)
+    for index in (15, 5, 75, 78, 76):
+        put(cache, key(index))
+    put(cache, key(20, number=1))
+    put(cache, key(20, topic="b"))
+    listed = cache.held_in(ledger(), 0, 999, 0)
+    assert listed == [key(index) for index in (5, 15, 75, 76, 78)]
+    assert cache.held_in(ledger(), 159, 750, 0) == [key(15), key(75)]
+    assert cache.held_in(ledger(), 160, 749, 0) == []
+    assert cache.held_in(ledger(9), 0, 999, 0) == []
+
+
+def test_removal_takes_what_it_names_and_nothing_else() -> None:
+    cache: RunCache[str] = RunCache(ROOMY)
+    for topic in "ab":
+        for number in (0, 1):
+            for index in (1, 0):
+                put(cache, key(index, number, topic))
+    assert cache.remove(key(9)) is None
+    run = cache.remove(key(0, 0, "a"))
+    assert run is not None
+    assert run.place is Place.GONE
+    assert keys(cache.invalidate_ledger(ledger(0, "a"))) == [key(1, 0, "a")]
+    assert cache.invalidate_ledger(ledger(0, "a")) == []
+    assert len(cache.invalidate_topic("b")) == 4
+    assert cache.invalidate_topic("b") == []
+    cache.check()
+    assert keys(cache.clear()) == [key(1, 1, "a"), key(0, 1, "a")]
+    assert (len(cache), cache.held_bytes) == (0, 0)
+    assert cache.counters.invalidated == 8
+    assert cache.counters.evicted == cache.counters.expired == 0
+    cache.check()
+
+
+def test_removal_takes_expected_runs_too_and_reservations_stay() -> None:
+    cache = cache_of()
+    put(cache, key(0), 5, expected_reads=3)
+    assert cache.reserve(7, 0)[0]
+    assert keys(cache.clear()) == [key(0)]
+    assert cache.held_bytes == 7
+    assert cache.insert(key(1), "", size_bytes=7, expected_reads=0, now_s=0)
+
+
+# Changing settings
+
+
+def test_a_lowered_limit_holds_at_once() -> None:
+    cache: RunCache[str] = RunCache(KILO)
+    for index in range(9):
+        put(cache, key(index), 100)
+    removed = cache.configure(replace(KILO, max_bytes=500), 0)
+    assert keys(removed) == [key(index) for index in range(5)]
+    assert cache.held_bytes == 400, "90 % of 500 would be 450"
+    cache.check()
+
+
+def test_what_a_lowered_limit_cannot_free_goes_at_the_first_pass_that_can() -> None:
+    cache: RunCache[str] = RunCache(KILO)
+    run = put(cache, key(0), 600)
+    assert run is not None
+    cache.pin(run)
+    assert cache.configure(replace(KILO, max_bytes=500), 0) == []
+    assert cache.reserve(1, 0) == (False, [])
+    assert cache.expire(1) == []
+    cache.unpin(run)
+    assert cache.expire(2) == [run]
+    assert cache.counters.evicted == 1
+
+
+def test_a_limit_of_zero_passes_everything_through() -> None:
+    cache: RunCache[str] = RunCache(KILO)
+    put(cache, key(0), 100)
+    assert keys(cache.configure(replace(KILO, max_bytes=0), 0)) == [key(0)]
+    assert cache.reserve(1, 0) == (False, [])
+    assert cache.configure(KILO, 0) == []
+    assert cache.reserve(1, 0) == (True, [])
+
+
+def test_a_lowered_number_of_runs_holds_at_once() -> None:
+    cache: RunCache[str] = RunCache(KILO)
+    for index in range(5):
+        put(cache, key(index))
+    removed = cache.configure(replace(KILO, max_runs=2), 0)
+    assert keys(removed) == [key(0), key(1), key(2)]
+
+
+def test_settings_between_the_trigger_and_the_limit_evict_nothing() -> None:
+    cache: RunCache[str] = RunCache(KILO)
+    put(cache, key(0), 1000)
+    assert cache.configure(replace(KILO, watermark=0.5), 0) == cache.expire(1) == []
+
+
+def test_changed_watermark_and_trigger_hold_for_the_next_run() -> None:
+    cache: RunCache[str] = RunCache(KILO)
+    for index in range(9):
+        put(cache, key(index), 100)
+    cache.configure(replace(KILO, trigger=0.9, watermark=0.5), 0)
+    assert len(cache.reserve(1, 0)[1]) == 5
+
+
+def test_changed_requeues_hold_at_the_next_pass() -> None:
+    cache = cache_of(ttl=PULSAR)
+    put(cache, key(0), expected_reads=1)
+    cache.configure(replace(cache.settings, max_requeues=0), 0.5)
+    assert keys(cache.expire(1)) == [key(0)]
+
+
+def test_a_changed_extension_holds_at_the_next_pass() -> None:
+    cache = cache_of(1, ttl=PULSAR)
+    cache.get(key(0), 0.1)
+    cache.configure(replace(cache.settings, extend_recently_accessed=True), 0.5)
+    assert cache.expire(1) == []
+
+
+def test_the_state_is_told_in_one_line() -> None:
+    cache = cache_of(5, 6)
+    run = cache.peek(key(0), 0)
+    assert run is not None
+    cache.pin(run)
+    assert repr(cache) == (
+        "<RunCache of 2 runs in 1 ledgers: 11 of 1000000 bytes held, 11 kept>"
+    )
+    assert repr(run) == "<a 0:0-9: 5 bytes kept, 0 reads expected, 1 pins>"

@@ -1,0 +1,278 @@
+"""From a bucket to the ledgers of a topic."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import pytest
+
+from sparkcache.errors import ConfigError, SourceError
+from sparkcache.testing import MemoryStorage
+from sparkcache_pulsar import PulsarConnector
+from sparkcache_pulsar.testing import (
+    Entry,
+    Message,
+    StoredObject,
+    index_object,
+    ledger_metadata,
+    ledger_objects,
+)
+
+from .topics import TOPIC, store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from sparkcache.connector import Snapshot
+    from sparkcache.model import ObjectId
+
+ENTRIES = [Entry((Message(b"value"),)).encode()] * 5
+OTHER = "persistent://shop/eu/returns"
+LENIENT = {"failOnDataLoss": "false"}
+
+
+def discover(
+    storage: MemoryStorage, topic: str = TOPIC, options: Mapping[str, str] | None = None
+) -> Snapshot:
+    return PulsarConnector().discover(storage, topic, options or {})
+
+
+def put(
+    storage: MemoryStorage, stored: StoredObject, data: bytes | None = None
+) -> None:
+    data = stored.data if data is None else data
+    storage.put(stored.key, data, stored.metadata)
+
+
+def objects(
+    ledger: int = 7, topic: str = TOPIC, seed: int = 0
+) -> tuple[StoredObject, StoredObject]:
+    return ledger_objects(topic, ledger, ENTRIES, seed=seed, max_block_bytes=250)
+
+
+def test_ledgers_come_in_the_order_of_their_ids() -> None:
+    storage = MemoryStorage()
+    for ledger in (100, 9, 20):
+        store(ENTRIES, ledger=ledger, storage=storage)
+    store(ENTRIES, ledger=10, topic=OTHER, storage=storage)
+    snapshot = discover(storage)
+    assert [found.ledger.id for found in snapshot.ledgers] == [9, 20, 100]
+    assert not snapshot.losses
+
+
+def test_extents_cover_the_data() -> None:
+    storage = MemoryStorage()
+    data, index = objects()
+    put(storage, data)
+    put(storage, index)
+    (found,) = discover(storage).ledgers
+    assert found.ledger.object.uri == f"memory://bucket/{data.key}"
+    assert len(found.extents) == 3
+    assert sum(extent.size_bytes for extent in found.extents) == len(data.data)
+    assert [extent.first for extent in found.extents] == [0, 2, 4]
+
+
+def test_one_listing_and_one_request_per_index_that_is_not_known() -> None:
+    storage = MemoryStorage()
+    for ledger in range(20):
+        store([*ENTRIES, b"made unique" * ledger], ledger=ledger, storage=storage)
+    discover(storage)
+    assert storage.requests == {"list": 1, "get": 20}
+    store([*ENTRIES, b"another"], ledger=20, storage=storage)
+    discover(storage)
+    assert storage.requests == {"list": 2, "get": 21}
+
+
+def test_foreign_objects_are_passed_over() -> None:
+    storage = store(ENTRIES)
+    for name in ("_SUCCESS", "part-0.parquet", "dir/x-ledger-1-index"):
+        storage.put(name, b"something")
+    assert len(discover(storage).ledgers) == 1
+
+
+def test_data_without_an_index_is_an_unfinished_upload(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    storage = store(ENTRIES)
+    put(storage, objects(8)[0])
+    with caplog.at_level(logging.INFO):
+        assert [found.ledger.id for found in discover(storage).ledgers] == [7]
+    assert "ledger-8 has no index" in caplog.text
+
+
+def test_streaming_segments_are_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    storage = store(ENTRIES)
+    storage.put("0c4d9a1e-7a52-4e6c-9a1f-000000000001-index", b"")
+    assert len(discover(storage).ledgers) == 1
+    assert "1 segments in the streaming format" in caplog.text
+
+
+def test_of_several_uploads_one_is_taken_always_the_same() -> None:
+    storage = MemoryStorage()
+    uploads = [objects(seed=seed) for seed in range(4)]
+    for data, index in uploads:
+        put(storage, data)
+        put(storage, index)
+    (found,) = discover(storage).ledgers
+    assert found.ledger.object.uri.endswith(min(data.key for data, _ in uploads))
+
+
+def test_an_upload_that_is_broken_does_no_harm_beside_one_that_is_whole() -> None:
+    storage = MemoryStorage()
+    uploads = [objects(seed=seed) for seed in range(3)]
+    uploads.sort(key=lambda upload: upload[0].key)
+    (cut, its_index), (missing, broken), (data, index) = uploads
+    put(storage, cut, cut.data[:-1])
+    put(storage, its_index)
+    put(storage, missing)
+    put(storage, broken, b"no index")
+    put(storage, data)
+    put(storage, index)
+    (found,) = discover(storage).ledgers
+    assert found.ledger.object.uri.endswith(data.key)
+
+
+DATA, INDEX = objects()
+
+
+@pytest.mark.parametrize(
+    ("data", "index", "metadata", "message"),
+    [
+        pytest.param(
+            DATA.data[:-1],
+            INDEX.data,
+            INDEX.metadata,
+            "bytes, as its index says",
+            id="cut",
+        ),
+        pytest.param(
+            None, INDEX.data, INDEX.metadata, "found no such object", id="no data"
+        ),
+        pytest.param(
+            DATA.data, b"?" * 99, INDEX.metadata, "expected magic", id="no index"
+        ),
+        pytest.param(
+            DATA.data, INDEX.data[:-1], {}, "blocks and metadata", id="whose is unknown"
+        ),
+        pytest.param(
+            DATA.data,
+            INDEX.data,
+            {**INDEX.metadata, "s3managedledgeroffloaderformatversion": "2"},
+            "expected format version 1, found '2'",
+            id="format version",
+        ),
+        pytest.param(
+            DATA.data,
+            INDEX.data,
+            {"S3ManagedLedgerOffloaderFormatVersion": "0"},
+            "found '0'",
+            id="format version in other letters",
+        ),
+    ],
+)
+def test_a_broken_ledger(
+    data: bytes | None, index: bytes, metadata: Mapping[str, str], message: str
+) -> None:
+    storage = store(ENTRIES, ledger=8)
+    if data is not None:
+        put(storage, DATA, data)
+    storage.put(INDEX.key, index, metadata)
+    with pytest.raises(SourceError, match=message):
+        discover(storage)
+    snapshot = discover(storage, options=LENIENT)
+    assert [found.ledger.id for found in snapshot.ledgers] == [8]
+    (loss,) = snapshot.losses
+    assert (loss.ledger, loss.first) == (7, 0)
+    assert message.removeprefix("expected ").split(",")[0] in str(loss)
+
+
+class ChangingStorage(MemoryStorage):
+    """Lists at first what was there before an object went, or came."""
+
+    before: tuple[ObjectId, ...] = ()
+
+    def list(self) -> Iterator[ObjectId]:
+        listed = self.before or tuple(super().list())
+        self.before = ()
+        yield from listed
+
+
+def test_a_ledger_that_is_deleted_meanwhile_is_no_fault() -> None:
+    storage = ChangingStorage()
+    store(ENTRIES, storage=storage)
+    deleted = ledger_objects(OTHER, 8, [*ENTRIES, b"made unique"])
+    for stored in deleted:
+        put(storage, stored)
+    storage.before = tuple(MemoryStorage.list(storage))
+    for stored in deleted:
+        storage.remove(stored.key)
+    assert len(discover(storage).ledgers) == 1
+
+
+def test_a_ledger_that_is_completed_meanwhile_is_found() -> None:
+    storage = ChangingStorage()
+    data, index = objects()
+    put(storage, index)
+    storage.before = tuple(MemoryStorage.list(storage))
+    put(storage, data)
+    assert len(discover(storage).ledgers) == 1
+
+
+def test_what_is_broken_elsewhere_is_not_ours() -> None:
+    storage = store(ENTRIES)
+    data, index = objects(8, OTHER)
+    put(storage, index, b"broken, but its metadata says whose it is")
+    put(storage, data)
+    assert len(discover(storage).ledgers) == 1
+    with pytest.raises(SourceError):
+        discover(storage, OTHER)
+
+
+def test_lost_entries_are_counted_where_the_index_is_sound() -> None:
+    storage = store(ENTRIES, ledger=8)
+    put(storage, INDEX)
+    (loss,) = discover(storage, options=LENIENT).losses
+    assert (loss.first, loss.last) == (0, 4)
+
+
+@pytest.mark.parametrize("name_key", ["pulsar/managed-ledger", "psr/managed-ledger"])
+def test_the_topic_is_in_the_index(name_key: str) -> None:
+    """As in a local directory, where objects have no user metadata."""
+    metadata = ledger_metadata(TOPIC, ENTRIES, name_key)
+    storage = MemoryStorage()
+    storage.put(DATA.key, DATA.data)
+    size = len(DATA.data)
+    storage.put(INDEX.key, index_object(size, [(0, 0)], metadata))
+    assert len(discover(storage).ledgers) == 1
+
+
+def test_or_it_is_in_the_user_metadata() -> None:
+    metadata = ledger_metadata(TOPIC, ENTRIES, "something else")
+    storage = MemoryStorage()
+    storage.put(DATA.key, DATA.data)
+    index = index_object(len(DATA.data), [(0, 0)], metadata)
+    storage.put(INDEX.key, index, {"ManagedLedgerName": "shop/eu/persistent/orders"})
+    assert len(discover(storage).ledgers) == 1
+
+
+def test_names_are_url_decoded() -> None:
+    topic = "persistent://shop/eu/a b & ü+"
+    assert len(discover(store(ENTRIES, topic=topic), topic).ledgers) == 1
+
+
+def test_an_unknown_topic() -> None:
+    storage = MemoryStorage()
+    for ledger in range(30):
+        topic = f"persistent://shop/eu/topic-{ledger}"
+        store(ENTRIES, topic=topic, ledger=ledger, storage=storage)
+    with pytest.raises(
+        ConfigError, match=r"there is .*topic-\d+.* and 20 more"
+    ) as error:
+        discover(storage, "persistent://shop/eu/topic-99")
+    assert str(error.value).count("persistent://shop/eu/topic-") == 11
+
+
+def test_an_empty_bucket() -> None:
+    with pytest.raises(ConfigError, match="there is none at all"):
+        discover(MemoryStorage())

@@ -1,0 +1,140 @@
+"""Objects that Pulsar's own broker offloaded, and what Pulsar's own client read.
+
+`tests/golden/pulsar/` has `objects/`, as they lay in the bucket, `metadata.json`, their
+user metadata by key, and `expected/`, one message a line for each topic. What has
+`-later` in its name is not read yet.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparkcache.testing import MemoryStorage, read_topic
+from sparkcache_pulsar import PulsarConnector
+from sparkcache_pulsar.frames import Walk
+from sparkcache_pulsar.testing import ledger_objects
+
+from .topics import Row, at_ms
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "pulsar"
+TOPICS = sorted(path.stem for path in (GOLDEN / "expected").glob("*.jsonl"))
+OFFLOADED_BY_BROKER = sorted(
+    path.name.removesuffix(".stats.json")
+    for path in (GOLDEN / "internal").glob("*.stats.json")
+)
+LATER = sorted(path.stem for path in (GOLDEN / "expected-later").glob("*.jsonl"))
+
+
+@cache
+def bucket(suffix: str = "") -> MemoryStorage:
+    metadata = json.loads((GOLDEN / f"metadata{suffix}.json").read_text())
+    storage = MemoryStorage()
+    for path in (GOLDEN / f"objects{suffix}").iterdir():
+        storage.put(path.name, path.read_bytes(), metadata[path.name])
+    return storage
+
+
+def as_client(row: Row) -> dict[str, Any]:
+    """Bring a row into the form in which the client's messages were written down."""
+
+    def millis(name: str) -> int | None:
+        time = row[name]
+        return None if time is None else round((time - at_ms(0)).total_seconds() * 1e3)
+
+    def text(name: str) -> str | None:
+        return None if row[name] is None else b64encode(row[name]).decode()
+
+    return {
+        "topic": row["__topic"],
+        "ledgerId": row["__ledgerId"],
+        "entryId": row["__entryId"],
+        "batchIndex": -1 if row["__batchIndex"] is None else row["__batchIndex"],
+        "partition": -1 if row["__partition"] is None else row["__partition"],
+        "publishTime": millis("__publishTime"),
+        "eventTime": millis("__eventTime"),
+        "brokerPublishTime": millis("__brokerPublishTime"),
+        "index": row["__index"],
+        "key": text("__key"),
+        "orderingKey": text("__orderingKey"),
+        "sequenceId": row["__sequenceId"],
+        "producerName": row["__producerName"],
+        "properties": row["__properties"],
+        "schemaVersion": text("__schemaVersion"),
+        "value": text("value"),
+        "messageId": text("__messageId"),
+    }
+
+
+@pytest.mark.parametrize("run_bytes", [1, 1000, 1 << 20])
+@pytest.mark.parametrize("name", TOPICS)
+def test_what_pulsar_reads_we_read(name: str, run_bytes: int) -> None:
+    lines = (GOLDEN / "expected" / f"{name}.jsonl").read_text().splitlines()
+    expected = [json.loads(line) for line in lines]
+    rows, losses = read_topic(
+        PulsarConnector(), bucket(), expected[0]["topic"], run_bytes=run_bytes
+    )
+    assert not losses
+    assert len(rows) == len(expected)
+    for row, message in zip(map(as_client, rows), expected, strict=True):
+        for field in row.keys() & message.keys():
+            assert (field, row[field]) == (field, message[field])
+
+
+@pytest.mark.parametrize("name", TOPICS)
+def test_our_writer_makes_what_the_broker_does(name: str) -> None:
+    """So what is tested with it is worth something."""
+    first_line = (GOLDEN / "expected" / f"{name}.jsonl").read_text().splitlines()[0]
+    topic = json.loads(first_line)["topic"]
+    connector, storage = PulsarConnector(), bucket()
+    for found in connector.discover(storage, topic, {}).ledgers:
+        entries: list[bytes] = []
+        for extent in found.extents:
+            stream = storage.open(found.ledger.object, extent.offset, extent.size_bytes)
+            runs = connector.runs(extent, 1)
+            for raw in connector.split(found.ledger, extent, runs, stream):
+                walk = Walk(raw.run.first)
+                walk.advance(raw.data, raw.run.last, len(raw.data))
+                bounds = zip(walk.starts, [*walk.starts[1:], walk.at], strict=True)
+                entries += (bytes(raw.data[at + 12 : end]) for at, end in bounds)
+        block_bytes = found.extents[0].size_bytes
+        data, _ = ledger_objects(topic, 1, entries, max_block_bytes=block_bytes)
+        assert data.data == storage.get(found.ledger.object.uri).data
+
+
+@pytest.mark.parametrize("name", LATER)
+def test_what_we_cannot_read_yet_is_told(name: str) -> None:
+    """Chunked and encrypted messages are losses; transactions are told, not judged."""
+    lines = (GOLDEN / "expected-later" / f"{name}.jsonl").read_text().splitlines()
+    expected = [json.loads(line) for line in lines]
+    storage = bucket("-later")
+    rows, losses = read_topic(PulsarConnector(), storage, expected[0]["topic"])
+    read = {row["messageId"]: row["value"] for row in map(as_client, rows)}
+    lost = {
+        (loss.ledger, entry)
+        for loss in losses
+        for entry in range(loss.first, loss.last + 1)
+    }
+    for message in expected:
+        if (message["ledgerId"], message["entryId"]) not in lost:
+            assert read[message["messageId"]] == message["value"]
+    assert lost or any(row["__txn"] for row in rows)
+
+
+@pytest.mark.parametrize("name", OFFLOADED_BY_BROKER)
+def test_the_bucket_says_what_the_broker_said(name: str) -> None:
+    """Behind the broker's list is only its last ledger, which is open and empty."""
+    first_line = (GOLDEN / "expected" / f"{name}.jsonl").read_text().splitlines()[0]
+    internal = json.loads((GOLDEN / "internal" / f"{name}.stats.json").read_text())
+    snapshot = PulsarConnector().discover(bucket(), json.loads(first_line)["topic"], {})
+    found = [(of.ledger.id, of.extents[-1].last + 1) for of in snapshot.ledgers]
+    assert found == [
+        (ledger["ledgerId"], ledger["entries"])
+        for ledger in internal["ledgers"]
+        if ledger["offloaded"]
+    ]

@@ -1,0 +1,80 @@
+"""Names of topics, in all the ways in which they are written, and keys of objects."""
+
+from __future__ import annotations
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from sparkcache.errors import ConfigError
+from sparkcache.model import placed
+from sparkcache_pulsar import names
+from sparkcache_pulsar.names import Key
+
+UUID = "0c4d9a1e-7a52-4e6c-9a1f-000000000001"
+
+
+@pytest.mark.parametrize(
+    ("given_name", "full"),
+    [
+        pytest.param("persistent://t/n/x", "persistent://t/n/x", id="full name"),
+        pytest.param("t/n/x", "persistent://t/n/x", id="without the domain"),
+        pytest.param("x", "persistent://public/default/x", id="the name alone"),
+        pytest.param("t/n/persistent/x", "persistent://t/n/x", id="managed ledger"),
+        pytest.param(
+            "t/n/persistent/a%2Fb+c", "persistent://t/n/a/b c", id="is URL-decoded"
+        ),
+        pytest.param("a+b", "persistent://public/default/a+b", id="others are not"),
+    ],
+)
+def test_full_name(given_name: str, full: str) -> None:
+    assert names.full_name(given_name) == full
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    ["", "/", "a/b", "persistent://x", "a//b", "non-persistent://t/n/x", "a/b/c/d/e"],
+)
+def test_what_is_no_name(wrong: str) -> None:
+    with pytest.raises(ConfigError, match="give 'persistent://tenant"):
+        names.full_name(wrong)
+
+
+@pytest.mark.parametrize(
+    ("topic", "partition"),
+    [
+        ("persistent://t/n/x", None),
+        ("persistent://t/n/x-partition-0", 0),
+        ("persistent://t/n/x-partition-12", 12),
+        ("persistent://t/n/x-partition-", None),
+        ("persistent://t/n/x-partition-01", None),
+        ("persistent://t/n/x-partition-1-more", None),
+    ],
+)
+def test_partition(topic: str, partition: int | None) -> None:
+    assert names.partition(topic) == partition
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        pytest.param(f"{UUID}-ledger-5", Key(5, UUID, False), id="data"),
+        pytest.param(f"{UUID}-ledger-5-index", Key(5, UUID, True), id="index"),
+        pytest.param(f"{UUID}", None, id="streaming data"),
+        pytest.param(f"{UUID}-index", None, id="streaming index"),
+        pytest.param(f"{UUID}-ledger-", None, id="no ledger"),
+        pytest.param(f"{UUID}-ledger-{2**63}", None, id="no int64"),
+        pytest.param(f"dir/{UUID}-ledger-5", None, id="in a folder"),
+        pytest.param("_SUCCESS", None, id="something else"),
+    ],
+)
+def test_keys(text: str, key: Key | None) -> None:
+    assert Key.parse(text) == key
+    assert key is None or str(key) == text
+
+
+@given(st.text(min_size=1), st.text())
+def test_a_placed_topic_gives_its_name_back(name: str, root: str) -> None:
+    topic = f"persistent://t/n/{name}"
+    if "#persistent://" not in name:
+        assert names.without_place(placed(topic, root)) == topic

@@ -1,0 +1,137 @@
+"""Topics to read: how to store them, what has to be read, and arbitrary ones."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING, Any
+
+import hypothesis.strategies as st
+
+from sparkcache.testing import MemoryStorage
+from sparkcache_pulsar.testing import (
+    Codec,
+    Entry,
+    Message,
+    ledger_objects,
+    varint_field,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+TOPIC = "persistent://shop/eu/orders"
+EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+Row = dict[str, Any]
+
+
+def store(
+    entries: Sequence[Entry | bytes],
+    *,
+    topic: str = TOPIC,
+    ledger: int = 7,
+    max_block_bytes: int = 64 << 20,
+    storage: MemoryStorage | None = None,
+    seed: int = 0,
+) -> MemoryStorage:
+    """Offload entries as one ledger, to a bucket in memory."""
+    storage = storage or MemoryStorage()
+    encoded = [e if isinstance(e, bytes) else e.encode() for e in entries]
+    for stored_object in ledger_objects(
+        topic, ledger, encoded, max_block_bytes=max_block_bytes, seed=seed
+    ):
+        storage.put(stored_object.key, stored_object.data, stored_object.metadata)
+    return storage
+
+
+def expected_rows(
+    entries: Sequence[Entry], *, topic: str = TOPIC, ledger: int = 7
+) -> list[Row]:
+    """Say one by one, from what was written, what has to be read."""
+    rows = []
+    for entry_id, entry in enumerate(entries):
+        if entry.marker is not None:
+            continue
+        for index, message in enumerate(entry.messages):
+            if not message.compacted_out:
+                rows.append(_row(topic, ledger, entry_id, entry, index, message))
+    return rows
+
+
+def _row(
+    topic: str, ledger: int, entry_id: int, entry: Entry, index: int, message: Message
+) -> Row:
+    size = len(entry.messages)
+    last = index if entry.batched else size - 1
+    key = message.key.encode() if isinstance(message.key, str) else message.key
+    sequence_id = message.sequence_id
+    if sequence_id is None:
+        sequence_id = entry.sequence_id if entry.batched else 0
+    partition = topic.rpartition("-partition-")[2]
+    message_id = varint_field(1, ledger) + varint_field(2, entry_id)
+    if partition.isdecimal():
+        message_id += varint_field(3, int(partition))
+    if entry.batched:
+        message_id += varint_field(4, index)
+    message_id += varint_field(6, size if entry.batched else 0)
+    return {
+        "__topic": topic,
+        "__partition": int(partition) if partition.isdecimal() else None,
+        "__ledgerId": ledger,
+        "__entryId": entry_id,
+        "__batchIndex": index if entry.batched else None,
+        "__messageId": message_id,
+        "__publishTime": at_ms(entry.publish_time_ms),
+        "__eventTime": at_ms(message.event_time_ms) if message.event_time_ms else None,
+        "__brokerPublishTime": at_ms(entry.broker[0]) if entry.broker else None,
+        "__index": entry.broker[1] - (size - 1) + last if entry.broker else None,
+        "__key": None if message.null_key else key,
+        "__orderingKey": message.ordering_key,
+        "__sequenceId": sequence_id,
+        "__producerName": entry.producer_name,
+        "__properties": dict(message.properties),
+        "__schemaVersion": entry.schema_version or None,
+        "__txn": f"({entry.txn[0]},{entry.txn[1]})" if entry.txn else None,
+        "value": message.value,
+    }
+
+
+def at_ms(millis: int) -> dt.datetime:
+    return EPOCH + dt.timedelta(milliseconds=millis)
+
+
+times_ms = st.integers(0, 4_000_000_000_000)
+int64s = st.integers(-(2**63), 2**63 - 1)
+short_binary = st.binary(max_size=20)
+names = st.text(st.characters(exclude_categories=["Cs"]), max_size=10)
+
+messages = st.builds(
+    Message,
+    value=st.none() | st.binary(max_size=300),
+    key=st.none() | names | short_binary,
+    null_key=st.booleans(),
+    ordering_key=st.none() | short_binary,
+    properties=st.lists(st.tuples(names, names), max_size=4).map(tuple),
+    event_time_ms=st.none() | times_ms,
+    sequence_id=st.none() | int64s,
+)
+in_batch = st.builds(
+    lambda message, gone: Message(compacted_out=True) if gone else message,
+    messages,
+    st.sampled_from([False] * 9 + [True]),
+)
+_common = {
+    "codec": st.sampled_from(Codec),
+    "publish_time_ms": times_ms,
+    "producer_name": names,
+    "sequence_id": int64s,
+    "broker": st.none() | st.tuples(times_ms, st.integers(1000, 2**60)),
+    "checksum": st.booleans(),
+    "schema_version": st.none() | short_binary,
+    "txn": st.none() | st.tuples(int64s, int64s),
+    "marker": st.sampled_from([None] * 9 + [21]),
+}
+batches = st.builds(
+    Entry, st.lists(in_batch, max_size=8).map(tuple), st.just(True), **_common
+)
+singles = st.builds(Entry, st.tuples(messages), st.just(False), **_common)
+entries = st.one_of(batches, singles)
