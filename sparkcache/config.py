@@ -12,6 +12,7 @@ import os
 import re
 import textwrap
 from dataclasses import Field, dataclass, field, fields, replace
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -24,6 +25,8 @@ CONF_PREFIX = "spark.sparkcache."
 CONF_FILE_VARIABLE = "SPARKCACHE_CONF"
 
 _KIB = 1024
+_LONGEST_S = 1_000_000_000  # endless, for any practical purpose, and yet a number
+_SEPARATOR = re.compile(r"\s*=\s*|\s+")
 _BYTE_UNITS = {"": 1, "b": 1} | {
     unit + suffix: _KIB**power
     for power, unit in enumerate("kmgt", start=1)
@@ -62,6 +65,11 @@ def format_bytes(size_bytes: int) -> str:
     return str(size_bytes)
 
 
+def format_seconds(time_s: float) -> str:
+    """Write a duration so that `parse_seconds` reads it back."""
+    return f"{Decimal(repr(float(time_s))).normalize():f}s"
+
+
 def _number_and_unit(
     text: str, units: Mapping[str, float], wanted: str
 ) -> tuple[float, str]:
@@ -97,19 +105,25 @@ def _setting(
     )
 
 
+def _is_within(value: float, least: float | None, most: float | None) -> bool:
+    """Tell whether a value is within limits; NaN is within none."""
+    return (least is None or value >= least) and (most is None or value <= most)
+
+
 def _bytes(default: int, doc: str, *, least: int = 0, scan: bool = False) -> Any:  # noqa: ANN401
     return _setting(
         default, doc, parse=parse_bytes, show=format_bytes, least=least, scan=scan
     )
 
 
-def _seconds(default: float, doc: str, *, scan: bool = False) -> Any:  # noqa: ANN401
+def _seconds(default: float, doc: str, *, least: float = 0, scan: bool = False) -> Any:  # noqa: ANN401
     return _setting(
         default,
         doc,
         parse=parse_seconds,
-        show=lambda value: f"{value:g}s",
-        least=0,
+        show=format_seconds,
+        least=least,
+        most=_LONGEST_S,
         scan=scan,
     )
 
@@ -217,21 +231,25 @@ class CacheConfig:
         scan=True,
     )
     storage_timeout_s: float = _seconds(
-        30, "How long a request to the storage may be silent.", scan=True
+        30, "How long a request to the storage may be silent.", least=0.001, scan=True
     )
 
     def __post_init__(self) -> None:
         for spec in fields(self):
-            value, least, most = (
-                getattr(self, spec.name),
-                spec.metadata["least"],
-                spec.metadata["most"],
+            value, show = getattr(self, spec.name), spec.metadata["show"]
+            least, most = spec.metadata["least"], spec.metadata["most"]
+            if not _is_within(value, least, most):
+                limits = f"at least {show(least)}"
+                if most is not None:
+                    limits = f"{show(least)} to {show(most)}"
+                raise ConfigError(
+                    f"{option_name(spec)}={show(value)}: must be {limits}"
+                )
+        if self.endpoint and not self.endpoint.startswith(("http://", "https://")):
+            raise ConfigError(
+                f"endpoint={self.endpoint!r}: must be a URL such as "
+                "https://s3.example.com"
             )
-            if (least is not None and value < least) or (
-                most is not None and value > most
-            ):
-                limits = f"at least {least}" if most is None else f"{least} to {most}"
-                raise ConfigError(f"{option_name(spec)}={value!r}: must be {limits}")
         if self.watermark > self.trigger:
             raise ConfigError(
                 f"watermark={self.watermark}: must not be above trigger={self.trigger}"
@@ -308,20 +326,20 @@ def from_file() -> CacheConfig:
         return CacheConfig()
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
-    except OSError as error:
+    except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{CONF_FILE_VARIABLE}={path}: {error}") from error
     known = {
         CONF_PREFIX + option_name(spec): option_name(spec).lower()
         for spec in fields(CacheConfig)
     }
     given = {}
-    for number, line in enumerate(lines, start=1):
-        key, _, value = line.strip().replace("=", " ", 1).partition(" ")
-        if not key or key.startswith("#"):
+    for number, line in enumerate(map(str.strip, lines), start=1):
+        if not line or line.startswith("#"):
             continue
+        key, *value = _SEPARATOR.split(line, maxsplit=1)
         if key not in known:
             raise ConfigError(f"{path}:{number}: {suggest(key, known)}")
-        given[known[key]] = (f"{path}:{number}: {key}", value.strip())
+        given[known[key]] = (f"{path}:{number}: {key}", "".join(value))
     return CacheConfig()._with(given)
 
 

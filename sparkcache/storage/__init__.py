@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from sparkcache.errors import ConfigError
 from sparkcache.storage.local import LocalStorage
@@ -25,11 +24,12 @@ def normal_root(path: str) -> str:
     `s3a://bucket/x/` is `s3://bucket/x`, `/data` is `file:///data`. Raises ConfigError
     for a scheme that there is no storage for.
     """
-    parts = urlsplit(path)
-    if parts.scheme in _S3_SCHEMES and parts.netloc:
-        return f"s3://{parts.netloc}{parts.path}".rstrip("/")
-    if parts.scheme in {"", "file"} and parts.path.startswith("/"):
-        return f"file://{parts.path}".rstrip("/")
+    scheme, _, place = path.partition(":") if path[:1] != "/" else ("file", "", path)
+    name = place.removeprefix("//")
+    if scheme.lower() in _S3_SCHEMES and place != name != "" and name[0] != "/":
+        return f"s3://{name.rstrip('/')}"
+    if scheme.lower() == "file" and name.startswith("/"):
+        return f"file://{name.rstrip('/')}"
     raise ConfigError(
         f"path={path!r}: must be s3://bucket, s3://bucket/prefix, or an absolute path "
         "of a directory"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
     from sparkcache.storage.traffic import Traffic
 
+_SCHEME = "file://"
+
 
 class LocalStorage:
     """Reads files below a directory. There is no user metadata."""
@@ -23,69 +26,64 @@ class LocalStorage:
         self.root = root
         self._traffic = traffic
 
+    def __repr__(self) -> str:
+        return f"LocalStorage({self.root})"
+
     def list(self) -> Iterator[ObjectId]:
         """Yield every file below the root, in the order of their names."""
-        top = _path(self.root)
-        if not top.is_dir():
-            raise SourceError(
-                self.root, expected="a directory", found="none of that name"
-            )
-        for path in sorted(path for path in top.rglob("*") if path.is_file()):
-            yield _object_id(path.as_uri(), path.stat())
+        with _translated(self.root, expected="a directory"):
+            for path in sorted(_files(str(_path(self.root)))):
+                yield _object_id(_SCHEME + path, Path(path).stat())
 
     def get(self, uri: str) -> StoredObject:
         """Read a whole file."""
-        try:
-            with _path(uri).open("rb") as file:
-                object_id = _object_id(uri, os.fstat(file.fileno()))
-                data = file.read()
-        except OSError as error:
-            raise _translated(uri, error) from error
+        with _translated(uri), _path(uri).open("rb") as file:
+            object_id = _object_id(uri, os.fstat(file.fileno()))
+            data = file.read()
         self._traffic.gets += 1
         self._traffic.received_bytes += len(data)
         return StoredObject(object_id, {}, data)
 
-    def open(self, object_id: ObjectId, offset: int, size_bytes: int) -> _FileRange:
+    def open(self, object_id: ObjectId, offset: int, size_bytes: int) -> FileRange:
         """Read a range of exactly this version of a file."""
-        try:
-            fd = os.open(_path(object_id.uri), os.O_RDONLY | os.O_CLOEXEC)
-        except OSError as error:
-            raise _translated(object_id.uri, error) from error
-        stream = _FileRange(fd, object_id, offset, offset + size_bytes, self._traffic)
-        found = _object_id(object_id.uri, os.fstat(fd))
+        stream = FileRange(object_id, offset, offset + size_bytes, self._traffic)
+        self._traffic.gets += 1
+        return stream
+
+
+class FileRange:
+    """A range of a file, which stays open until `close`."""
+
+    def __init__(
+        self, object_id: ObjectId, position: int, end: int, traffic: Traffic
+    ) -> None:
+        self._object_id = object_id
+        self._end = end
+        self._traffic = traffic
+        self.position = position
+        with _translated(object_id.uri):
+            self._file = _path(object_id.uri).open("rb", buffering=0)
+        found = _object_id(object_id.uri, os.fstat(self._file.fileno()))
         if found != object_id:
+            self._file.close()
             raise SourceError(
                 object_id.uri,
                 expected=f"version {object_id.version}, as planned",
                 found=f"version {found.version}: it was overwritten",
             )
-        self._traffic.gets += 1
-        return stream
-
-
-class _FileRange:
-    """A range of an open file; closed with its last reference."""
-
-    def __init__(
-        self, fd: int, object_id: ObjectId, position: int, end: int, traffic: Traffic
-    ) -> None:
-        self._file = os.fdopen(fd, "rb", buffering=0)
-        self._object_id = object_id
-        self._end = end
-        self._traffic = traffic
-        self.position = position
 
     def read(self, size_bytes: int) -> bytes:
+        """Return the next bytes: at most `size_bytes`, none only at the end."""
         wanted = min(size_bytes, self._end - self.position)
-        try:
-            data = os.pread(self._file.fileno(), max(wanted, 0), self.position)
-        except OSError as error:
-            raise _translated(self._object_id.uri, error) from error
-        if wanted > 0 and not data:
+        if wanted <= 0:
+            return b""
+        with _translated(self._object_id.uri):
+            data = os.pread(self._file.fileno(), wanted, self.position)
+        if not data:
             raise SourceError(
                 self._object_id.uri,
                 offset=self.position,
-                expected=f"{self._object_id.size_bytes} bytes",
+                expected=f"{self._end - self.position} bytes more",
                 found="the end of the file",
             )
         self.position += len(data)
@@ -93,11 +91,24 @@ class _FileRange:
         return data
 
     def close(self) -> None:
+        """Give up the rest."""
+        self._end = self.position
         self._file.close()
 
 
+def _files(top: str) -> Iterator[str]:
+    """Yield the paths of all files below a directory. Raises OSError for any of it."""
+    with os.scandir(top) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):  # a link may lead in a circle
+                yield from _files(entry.path)
+            elif entry.is_file():
+                yield entry.path
+
+
 def _path(uri: str) -> Path:
-    return Path(uri.removeprefix("file://"))
+    """Return the path: whatever follows the scheme, however it is spelt."""
+    return Path(uri.removeprefix(_SCHEME) or "/")
 
 
 def _object_id(uri: str, status: os.stat_result) -> ObjectId:
@@ -105,6 +116,10 @@ def _object_id(uri: str, status: os.stat_result) -> ObjectId:
     return ObjectId(uri, status.st_size, version)
 
 
-def _translated(uri: str, error: OSError) -> SourceError:
-    found = "no such file" if isinstance(error, FileNotFoundError) else str(error)
-    return SourceError(uri, expected="a readable file", found=found)
+@contextmanager
+def _translated(uri: str, *, expected: str = "a readable file") -> Iterator[None]:
+    """Turn what the system raises into a SourceError about this file."""
+    try:
+        yield
+    except OSError as error:
+        raise SourceError(uri, expected=expected, found=str(error)) from error

@@ -1,39 +1,44 @@
 """Objects in S3, or in a server that speaks its protocol, through boto3.
 
 boto3 tries a request again until its headers have come. What breaks later, in the
-body of a ranged GET, is taken up here: another GET for the rest, of the same ETag.
+body, is taken up here: another GET for the rest, of the same ETag.
 """
 
 from __future__ import annotations
 
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import boto3
 from botocore.client import Config
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
+from urllib3.exceptions import HTTPError
 
 from sparkcache.connector import StoredObject
 from sparkcache.errors import SourceError
 from sparkcache.model import ObjectId
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from botocore.response import StreamingBody
     from mypy_boto3_s3.client import S3Client
+    from mypy_boto3_s3.type_defs import GetObjectOutputTypeDef
 
     from sparkcache.config import CacheConfig
     from sparkcache.storage.traffic import Traffic
 
 _FIRST_PAUSE_S = 0.1
+_BROKEN = (BotoCoreError, HTTPError, OSError)
 _BY_CODE = {
     "NoSuchBucket": ("a bucket of that name", "none"),
     "NoSuchKey": ("the object that was planned", "none of that name"),
     "404": ("the object that was planned", "none of that name"),
     "AccessDenied": ("leave to read", "access denied"),
     "403": ("leave to read", "access denied"),
+    "InvalidRange": ("bytes at that offset", "the end of the object before it"),
     "SignatureDoesNotMatch": ("valid credentials", "a signature refused"),
     "InvalidAccessKeyId": ("valid credentials", "an access key refused"),
 }
@@ -46,26 +51,19 @@ class S3Storage:
         self.root = root
         self.traffic = traffic
         self.attempts = config.storage_attempts
+        self._config = config
         self._bucket, self._prefix = _split(root)
-        self._client: S3Client = boto3.session.Session().client(
-            "s3",
-            endpoint_url=config.endpoint,
-            region_name=config.region,
-            config=Config(
-                connect_timeout=config.storage_timeout_s,
-                read_timeout=config.storage_timeout_s,
-                retries={"mode": "standard", "total_max_attempts": self.attempts},
-                s3={"addressing_style": "path" if config.path_style else "auto"},
-            ),
-        )
+
+    def __repr__(self) -> str:
+        return f"S3Storage({self.root}, {self.traffic})"
 
     def list(self) -> Iterator[ObjectId]:
         """Yield every object below the root, page by page, in the order of names."""
         prefix = f"{self._prefix}/" if self._prefix else ""
-        pages = self._client.get_paginator("list_objects_v2").paginate(
-            Bucket=self._bucket, Prefix=prefix
-        )
         with _translated(self.root):
+            pages = self._client.get_paginator("list_objects_v2").paginate(
+                Bucket=self._bucket, Prefix=prefix
+            )
             for page in pages:
                 for found in page.get("Contents", ()):
                     uri = f"s3://{self._bucket}/{found['Key']}"
@@ -74,10 +72,22 @@ class S3Storage:
     def get(self, uri: str) -> StoredObject:
         """Read a whole object."""
         bucket, key = _split(uri)
-        with _translated(uri):
-            response = self._client.get_object(Bucket=bucket, Key=key)
-            data = response["Body"].read()
-        self.traffic.gets += 1
+        for attempt in range(self.attempts):
+            if attempt:
+                self._pause(attempt)
+            with _translated(uri):
+                response = self._get(Bucket=bucket, Key=key)
+                try:
+                    data = response["Body"].read()
+                    break
+                except _BROKEN as error:
+                    problem = error
+        else:
+            raise SourceError(
+                uri,
+                expected=f"{response['ContentLength']} bytes",
+                found=f"{problem}, {self.attempts} times",
+            ) from problem
         self.traffic.received_bytes += len(data)
         object_id = ObjectId(uri, len(data), response["ETag"].strip('"'))
         return StoredObject(object_id, response["Metadata"], data)
@@ -89,15 +99,58 @@ class S3Storage:
     def request(self, object_id: ObjectId, offset: int, end: int) -> StreamingBody:
         """Make one GET for the bytes from `offset` to `end`, which is not included."""
         bucket, key = _split(object_id.uri)
-        with _translated(object_id.uri, version=object_id.version):
-            response = self._client.get_object(
+        with _translated(object_id.uri, offset, object_id.version):
+            response = self._get(
                 Bucket=bucket,
                 Key=key,
                 Range=f"bytes={offset}-{end - 1}",
                 IfMatch=f'"{object_id.version}"',
             )
-        self.traffic.gets += 1
+        _require_as_asked(response, object_id, offset)
         return response["Body"]
+
+    def resume(
+        self, object_id: ObjectId, offset: int, end: int, attempt: int
+    ) -> StreamingBody:
+        """Make the GET for what is left after one has broken off, in a while."""
+        self._pause(attempt)
+        return self.request(object_id, offset, end)
+
+    def _get(self, **wanted: Any) -> GetObjectOutputTypeDef:  # noqa: ANN401
+        """Make a GET, which counts as often as boto3 has tried it."""
+        metadata: Mapping[str, Any] = {}
+        try:
+            response = self._client.get_object(**wanted)
+            metadata = response["ResponseMetadata"]
+        except ClientError as error:
+            metadata = error.response["ResponseMetadata"]
+            raise
+        finally:
+            again = metadata.get("RetryAttempts", 0)
+            self.traffic.gets += 1 + again
+            self.traffic.retries += again
+        return response
+
+    def _pause(self, attempt: int) -> None:
+        """Wait before a request is made again, twice as long each time."""
+        time.sleep(_FIRST_PAUSE_S * 2 ** (attempt - 1))
+        self.traffic.retries += 1
+
+    @cached_property
+    def _client(self) -> S3Client:
+        """Made when it is needed: it may find settings that are no good."""
+        config = self._config
+        return boto3.session.Session().client(
+            "s3",
+            endpoint_url=config.endpoint,
+            region_name=config.region,
+            config=Config(
+                connect_timeout=config.storage_timeout_s,
+                read_timeout=config.storage_timeout_s,
+                retries={"mode": "standard", "total_max_attempts": self.attempts},
+                s3={"addressing_style": "path" if config.path_style else "auto"},
+            ),
+        )
 
 
 class ObjectRange:
@@ -121,15 +174,19 @@ class ObjectRange:
         wanted = min(size_bytes, self._end - self.position)
         if wanted <= 0:
             return b""
+        problem: Exception | None = None
         for attempt in range(self._storage.attempts):
+            if attempt:
+                self._body = self._storage.resume(
+                    self._object_id, self.position, self._end, attempt
+                )
             try:
                 data = self._body.read(wanted)
                 if data:
                     break
-                problem: Exception | None = None
-            except (BotoCoreError, OSError) as error:
+            except _BROKEN as error:
                 problem = error
-            self._resume(attempt)
+            self._body.close()
         else:
             raise SourceError(
                 self._object_id.uri,
@@ -144,35 +201,58 @@ class ObjectRange:
 
     def close(self) -> None:
         """Give up the rest."""
+        self._end = self.position
         self._body.close()
 
-    def _resume(self, attempt: int) -> None:
-        self._body.close()
-        time.sleep(_FIRST_PAUSE_S * 2**attempt)
-        self._storage.traffic.retries += 1
-        self._body = self._storage.request(self._object_id, self.position, self._end)
+
+def _require_as_asked(
+    response: GetObjectOutputTypeDef, object_id: ObjectId, offset: int
+) -> None:
+    """Check that a server has heeded `Range` and `If-Match`; not all do."""
+    found = response["ETag"].strip('"')
+    begins = response.get("ContentRange", "bytes 0-")
+    if found == object_id.version and begins.startswith(f"bytes {offset}-"):
+        return
+    response["Body"].close()
+    if found != object_id.version:
+        raise _overwritten(object_id.uri, object_id.version)
+    raise SourceError(
+        object_id.uri,
+        offset=offset,
+        expected="the range asked for",
+        found=f"{begins}...: the server does not heed ranges",
+    )
 
 
 @contextmanager
-def _translated(uri: str, version: str = "") -> Iterator[None]:
+def _translated(
+    uri: str, offset: int | None = None, version: str = ""
+) -> Iterator[None]:
     """Turn what boto3 raises into a SourceError about this object."""
     try:
         yield
     except ClientError as error:
         code = error.response.get("Error", {}).get("Code", "?")
         if code in {"PreconditionFailed", "412"}:
-            expected, found = f"version {version}, as planned", "it was overwritten"
-        else:
-            expected, found = _BY_CODE.get(code, ("an answer", str(error)))
-        raise SourceError(uri, expected=expected, found=found) from error
+            raise _overwritten(uri, version) from error
+        expected, found = _BY_CODE.get(code, ("an answer", str(error)))
+        raise SourceError(uri, offset=offset, expected=expected, found=found) from error
     except NoCredentialsError as error:
         raise SourceError(
             uri,
             expected="credentials in the environment, a profile or the machine's role",
             found="none",
         ) from error
-    except (BotoCoreError, OSError) as error:
-        raise SourceError(uri, expected="an answer", found=str(error)) from error
+    except (*_BROKEN, ValueError) as error:  # ValueError: no URL, no name of a region
+        raise SourceError(
+            uri, offset=offset, expected="an answer", found=str(error)
+        ) from error
+
+
+def _overwritten(uri: str, version: str) -> SourceError:
+    return SourceError(
+        uri, expected=f"version {version}, as planned", found="it was overwritten"
+    )
 
 
 def _split(uri: str) -> tuple[str, str]:

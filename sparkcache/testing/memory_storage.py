@@ -18,9 +18,13 @@ if TYPE_CHECKING:
 class MemoryStream:
     """The bytes of a range, `chunk_bytes` at most at a time."""
 
-    def __init__(self, data: bytes, offset: int, chunk_bytes: int) -> None:
-        self._data = data
+    def __init__(
+        self, stored: StoredObject, offset: int, size_bytes: int, chunk_bytes: int
+    ) -> None:
+        self._uri = stored.id.uri
+        self._data = stored.data
         self._offset = offset
+        self._size_bytes = size_bytes
         self._chunk_bytes = chunk_bytes
         self._at = 0
 
@@ -31,10 +35,21 @@ class MemoryStream:
 
     def read(self, size_bytes: int) -> bytes:
         """Return the next bytes, none at the end."""
-        size_bytes = min(size_bytes, self._chunk_bytes)
-        chunk = self._data[self._at : self._at + size_bytes]
+        size_bytes = min(size_bytes, self._chunk_bytes, self._size_bytes - self._at)
+        chunk = self._data[self.position : self.position + size_bytes]
+        if size_bytes > 0 and not chunk and self._at < self._size_bytes:
+            raise SourceError(
+                self._uri,
+                offset=self.position,
+                expected=f"{self._size_bytes - self._at} bytes more",
+                found="the end of the object",
+            )
         self._at += len(chunk)
         return chunk
+
+    def close(self) -> None:
+        """Give up the rest."""
+        self._size_bytes = self._at
 
 
 @dataclass(slots=True)
@@ -93,8 +108,9 @@ class MemoryStorage:
         if found is None or found.id != object_id:
             raise SourceError(
                 object_id.uri,
-                expected=f"version {object_id.version}",
-                found=found.id.version if found else "no object",
+                expected=f"version {object_id.version}, as planned",
+                found=f"version {found.id.version}: it was overwritten"
+                if found
+                else "none of that name",
             )
-        data = found.data[offset : offset + size_bytes]
-        return MemoryStream(data, offset, self.chunk_bytes)
+        return MemoryStream(found, offset, size_bytes, self.chunk_bytes)

@@ -1,0 +1,300 @@
+"""What goes wrong with S3 alone, and how boto3 is told where it is."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from sparkcache.config import CacheConfig
+from sparkcache.errors import SourceError
+from sparkcache.storage import Traffic, open_storage
+
+if TYPE_CHECKING:
+    from sparkcache.connector import ByteStream
+    from sparkcache.testing.s3_server import Request, S3Server
+    from tests.unit.storage.conftest import S3Place
+
+DATA = random.Random(1).randbytes(1 << 20)
+SIZE = len(DATA)
+
+
+def read_all(stream: ByteStream, chunk_bytes: int = 100_000) -> bytes:
+    chunks = []
+    try:
+        while chunk := stream.read(chunk_bytes):
+            chunks.append(chunk)
+    finally:
+        stream.close()
+    return b"".join(chunks)
+
+
+def gets(server: S3Server) -> list[Request]:
+    return [request for request in server.requests() if request.key]
+
+
+@pytest.fixture
+def stored(s3: S3Place) -> S3Place:
+    s3.put("name", DATA)
+    s3.server.forget()
+    return s3
+
+
+def test_listing_goes_on_from_page_to_page(s3: S3Place) -> None:
+    put = [f"{number:02}" for number in range(20)]
+    for name in put:
+        s3.put(name, b"x")
+    s3.server.behave(page_keys=7)
+    s3.server.forget()
+    found = [found.uri[-2:] for found in s3.storage.list()]
+    assert found == put
+    assert s3.server.counts()[f"{s3.bucket}/"].gets == 3
+
+
+def test_more_keys_than_s3_lists_at_once(s3: S3Place) -> None:
+    for number in range(1001):
+        s3.put(f"{number:04}", b"")
+    s3.server.forget()
+    assert [found.uri[-4:] for found in s3.storage.list()] == [
+        f"{number:04}" for number in range(1001)
+    ]
+    assert s3.server.counts()[f"{s3.bucket}/"].gets == 2
+
+
+def test_neighbours_of_the_prefix_are_not_listed(s3: S3Place) -> None:
+    s3.put("name", b"x")
+    for key in ("prefix", "prefix-name", "prefiy/name", "name"):
+        s3.server.put(s3.bucket, key, b"x")
+    (found,) = s3.storage.list()
+    assert found.uri == f"s3://{s3.bucket}/prefix/name"
+    root = open_storage(f"s3://{s3.bucket}", CacheConfig(), Traffic())
+    assert len(list(root.list())) == 5
+
+
+def test_a_range_is_one_get(stored: S3Place, server: S3Server) -> None:
+    stored.storage.open(stored.find("name"), 1000, 500_000).close()
+    (request,) = gets(server)
+    assert request.range == "bytes=1000-500999"
+
+
+@pytest.mark.parametrize("after_bytes", [0, 1, 150_000, 499_999])
+def test_a_body_that_breaks_off_is_taken_up(
+    stored: S3Place, server: S3Server, pauses: list[float], after_bytes: int
+) -> None:
+    planned = stored.find("name")
+    server.break_off("name", after_bytes=after_bytes)
+    data = read_all(stored.storage.open(planned, 1000, 500_000), 100_000)
+    assert data == DATA[1000:501_000]
+    broken, rest = gets(server)
+    assert (broken.range, broken.sent_bytes) == ("bytes=1000-500999", after_bytes)
+    assert rest.range == f"bytes={1000 + after_bytes}-500999"
+    assert stored.traffic == Traffic(gets=2, received_bytes=500_000, retries=1)
+    assert pauses == [0.1]
+
+
+def test_progress_starts_the_count_anew(
+    stored: S3Place, server: S3Server, pauses: list[float]
+) -> None:
+    planned = stored.find("name")
+    server.break_off("name", after_bytes=100_000, times=8)
+    assert read_all(stored.storage.open(planned, 0, 900_000)) == DATA[:900_000]
+    assert stored.traffic == Traffic(gets=9, received_bytes=900_000, retries=8)
+    assert pauses == [0.1] * 8
+
+
+def test_gives_up_after_so_many_attempts(
+    stored: S3Place, server: S3Server, pauses: list[float]
+) -> None:
+    planned = stored.find("name")
+    server.break_off("name", after_bytes=10_000)
+    server.break_off("name", after_bytes=0, times=None)
+    stream = stored.open(storage_attempts=4).open(planned, 1000, 500_000)
+    assert stream.read(100_000) == DATA[1000:11_000]
+    with pytest.raises(SourceError) as caught:
+        stream.read(100_000)
+    stream.close()
+    error = caught.value
+    assert error.uri == planned.uri
+    assert error.offset == 11_000
+    assert error.expected == "490000 bytes more"
+    assert error.found.endswith(", 4 times")
+    assert len(gets(server)) == 4
+    assert pauses == [0.1, 0.2, 0.4]
+    assert stored.traffic == Traffic(gets=4, received_bytes=10_000, retries=3)
+
+
+def test_one_attempt_is_one_attempt(
+    stored: S3Place, server: S3Server, pauses: list[float]
+) -> None:
+    planned = stored.find("name")
+    server.break_off("name", after_bytes=10)
+    with pytest.raises(SourceError, match="1 times"):
+        read_all(stored.open(storage_attempts=1).open(planned, 0, SIZE))
+    assert pauses == []
+
+
+def test_a_whole_object_that_breaks_off_is_read_again(
+    stored: S3Place, server: S3Server, pauses: list[float]
+) -> None:
+    """An index is read on the driver, where Spark does not try again."""
+    server.break_off("name", after_bytes=1000, times=2)
+    assert stored.storage.get(f"{stored.storage.root}/name").data == DATA
+    assert stored.traffic == Traffic(gets=3, received_bytes=SIZE, retries=2)
+    assert pauses == [0.1, 0.2]
+
+
+def test_a_whole_object_that_never_comes_is_given_up(
+    stored: S3Place, server: S3Server, pauses: list[float]
+) -> None:
+    server.break_off("name", after_bytes=1000, times=None)
+    with pytest.raises(SourceError, match=f"expected {SIZE} bytes.*, 3 times"):
+        stored.storage.get(f"{stored.storage.root}/name")
+    assert len(gets(server)) == 3
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [(500, "InternalError"), (503, "SlowDown"), (503, "ServiceUnavailable")],
+)
+def test_a_server_in_trouble_is_asked_again(
+    stored: S3Place, server: S3Server, pauses: list[float], status: int, code: str
+) -> None:
+    planned = stored.find("name")
+    server.fail("name", status=status, code=code, times=2)
+    assert read_all(stored.storage.open(planned, 0, SIZE)) == DATA
+    assert [request.status for request in gets(server)] == [status, status, 206]
+    assert stored.traffic == Traffic(gets=3, received_bytes=SIZE, retries=2)
+    assert len(pauses) == 2
+
+
+def test_a_server_in_trouble_is_given_up(
+    stored: S3Place, server: S3Server, pauses: list[float]
+) -> None:
+    planned = stored.find("name")
+    server.fail("name", status=503, code="SlowDown", times=None)
+    with pytest.raises(SourceError, match="SlowDown") as caught:
+        stored.storage.open(planned, 100, 50)
+    assert (caught.value.uri, caught.value.offset) == (planned.uri, 100)
+    assert len(gets(server)) == 3
+    assert stored.traffic == Traffic(gets=3, retries=2)
+
+
+def test_listing_is_tried_again_too(stored: S3Place, pauses: list[float]) -> None:
+    stored.server.fail(status=503, code="SlowDown", times=2)
+    assert len(list(stored.storage.list())) == 1
+
+
+def test_a_server_that_is_silent_is_asked_again(
+    stored: S3Place, server: S3Server, pauses: list[float]
+) -> None:
+    planned = stored.find("name")
+    storage = stored.open(storage_timeout_s=0.05, storage_attempts=2)
+    server.behave(latency_s=0.2)
+    with pytest.raises(SourceError, match="timeout"):
+        storage.open(planned, 0, 10)
+    server.behave()
+    assert read_all(storage.open(planned, 0, 10)) == DATA[:10]
+
+
+def test_overwritten_between_two_gets(
+    stored: S3Place, server: S3Server, pauses: list[float]
+) -> None:
+    """The rest is of the same version, or there is no rest."""
+    planned = stored.find("name")
+    server.break_off("name", after_bytes=200_000)
+    stream = stored.storage.open(planned, 0, SIZE)
+    stored.put("name", DATA[::-1])
+    with pytest.raises(SourceError, match="overwritten"):
+        read_all(stream)
+
+
+@pytest.mark.parametrize(
+    ("header", "message"),
+    [
+        pytest.param("If-Match", "overwritten", id="does not heed If-Match"),
+        pytest.param("Range", "does not heed ranges", id="does not heed Range"),
+    ],
+)
+def test_a_server_that_is_not_quite_s3(
+    stored: S3Place, server: S3Server, header: str, message: str
+) -> None:
+    planned = stored.find("name")
+    server.ignore(header)
+    if header == "If-Match":
+        stored.put("name", DATA[::-1])
+    with pytest.raises(SourceError, match=message):
+        stored.storage.open(planned, 1000, 10)
+
+
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        ("AccessDenied", "access denied"),
+        ("SignatureDoesNotMatch", "a signature refused"),
+        ("InvalidAccessKeyId", "an access key refused"),
+        ("ExpiredToken", "ExpiredToken"),
+    ],
+)
+def test_refusals_are_told_apart(
+    stored: S3Place, server: S3Server, code: str, found: str
+) -> None:
+    server.fail(status=403, code=code, times=None)
+    with pytest.raises(SourceError) as caught:
+        list(stored.storage.list())
+    assert caught.value.uri == stored.storage.root
+    assert found in caught.value.found
+
+
+def test_no_credentials(stored: S3Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    storage = stored.open()
+    with pytest.raises(SourceError, match="credentials in the environment"):
+        list(storage.list())
+    with pytest.raises(SourceError, match="credentials in the environment"):
+        storage.get(f"{storage.root}/name")
+
+
+@pytest.mark.parametrize(
+    ("variable", "text"),
+    [
+        ("AWS_PROFILE", "no-such-profile"),
+        ("AWS_DEFAULT_REGION", "no such region"),
+        ("AWS_ENDPOINT_URL_S3", "nonsense"),
+        ("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:1"),
+    ],
+)
+def test_an_environment_that_is_no_good(
+    stored: S3Place,
+    monkeypatch: pytest.MonkeyPatch,
+    pauses: list[float],
+    variable: str,
+    text: str,
+) -> None:
+    monkeypatch.setenv(variable, text)
+    with pytest.raises(SourceError, match=text) as caught:
+        list(stored.open().list())
+    assert caught.value.uri == stored.storage.root
+
+
+def test_region_is_that_of_the_environment(
+    stored: S3Place, server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
+    list(stored.open().list())
+    list(stored.open(region="ap-south-1").list())
+    regions = [request.region for request in server.requests()]
+    assert regions == ["eu-west-1", "ap-south-1"]
+
+
+@pytest.mark.usefixtures("server")
+def test_endpoint_is_that_of_the_configuration(
+    stored: S3Place, server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By name, which needs the path style: there is no host bucket.localhost."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:1")
+    endpoint = server.endpoint.replace("127.0.0.1", "localhost")
+    storage = stored.open(endpoint=endpoint, path_style=True)
+    assert len(list(storage.list())) == 1
+    assert [request.bucket for request in server.requests()] == [stored.bucket]

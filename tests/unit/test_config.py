@@ -1,0 +1,304 @@
+"""Settings: what they may be, and where they are found."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from sparkcache import config
+from sparkcache.config import CacheConfig
+from sparkcache.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def no_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(config.CONF_FILE_VARIABLE, raising=False)
+
+
+@pytest.fixture
+def conf_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """Return a function that writes the file in force."""
+
+    def write(text: str) -> Path:
+        path = tmp_path / "sparkcache.conf"
+        path.write_text(text, encoding="utf-8")
+        monkeypatch.setenv(config.CONF_FILE_VARIABLE, str(path))
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("text", "size_bytes"),
+    [
+        ("0", 0),
+        ("4096", 4096),
+        ("7b", 7),
+        ("1k", 1 << 10),
+        ("1kb", 1 << 10),
+        ("1kib", 1 << 10),
+        ("512m", 512 << 20),
+        ("512MB", 512 << 20),
+        ("2MiB", 2 << 20),
+        ("1g", 1 << 30),
+        ("1gb", 1 << 30),
+        ("1GiB", 1 << 30),
+        ("2t", 2 << 40),
+        ("2tb", 2 << 40),
+        ("2TiB", 2 << 40),
+        ("1.5g", 3 << 29),
+        (" 8 m ", 8 << 20),
+    ],
+)
+def test_parse_bytes(text: str, size_bytes: int) -> None:
+    assert config.parse_bytes(text) == size_bytes
+
+
+@pytest.mark.parametrize("text", ["", "m", "-1", "1x", "1 mm", "1e3", "1,5g", "1s"])
+def test_what_is_no_size(text: str) -> None:
+    with pytest.raises(ValueError, match="a size such as 512m"):
+        config.parse_bytes(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "time_s"),
+    [
+        ("0", 0),
+        ("15", 15),
+        ("500ms", 0.5),
+        ("10s", 10),
+        ("3m", 180),
+        ("3min", 180),
+        ("1h", 3600),
+        ("1.5H", 5400),
+        (" 2 s ", 2),
+    ],
+)
+def test_parse_seconds(text: str, time_s: float) -> None:
+    assert config.parse_seconds(text) == time_s
+
+
+@pytest.mark.parametrize("text", ["", "s", "-1s", "1d", "1e3", "inf", "nan", "1g"])
+def test_what_is_no_duration(text: str) -> None:
+    with pytest.raises(ValueError, match="a duration such as 10s"):
+        config.parse_seconds(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("true", True), ("FALSE", False), (" True ", True)]
+)
+def test_parse_bool(text: str, value: bool) -> None:
+    assert config.parse_bool(text) is value
+
+
+@pytest.mark.parametrize("text", ["", "yes", "1", "on"])
+def test_what_is_no_bool(text: str) -> None:
+    with pytest.raises(ValueError, match="true or false"):
+        config.parse_bool(text)
+
+
+@given(st.integers(0, 1 << 50))
+def test_sizes_are_read_back(size_bytes: int) -> None:
+    assert config.parse_bytes(config.format_bytes(size_bytes)) == size_bytes
+
+
+@given(st.floats(0, 1e9))
+def test_durations_are_read_back(time_s: float) -> None:
+    assert config.parse_seconds(config.format_seconds(time_s)) == time_s
+
+
+@given(
+    max_bytes=st.integers(0, 1 << 50),
+    ttl_s=st.floats(0, 1e9),
+    enabled=st.booleans(),
+    watermark=st.floats(0, 0.98),
+    loaders=st.integers(0, 256),
+    endpoint=st.sampled_from([None, "http://127.0.0.1:9000", "https://x/?a=b&c=d"]),
+)
+def test_a_configuration_survives_sparks_conf(**settings: Any) -> None:
+    wanted = CacheConfig(**settings)
+    conf = wanted.to_conf()
+    assert all(key.startswith("spark.sparkcache.") for key in conf)
+    assert CacheConfig.resolve(conf=conf, base=CacheConfig()) == wanted
+
+
+def test_every_setting_is_in_sparks_conf() -> None:
+    assert len(CacheConfig().to_conf()) == len(fields(CacheConfig))
+    assert CacheConfig().to_conf()["spark.sparkcache.ttlAfterRead"] == "10s"
+    assert CacheConfig().to_conf()["spark.sparkcache.maxBytes"] == "1g"
+    assert CacheConfig().to_conf()["spark.sparkcache.endpoint"] == ""
+
+
+def test_options_come_before_conf_before_file_before_defaults(
+    conf_file: Callable[[str], Path],
+) -> None:
+    conf_file(
+        "spark.sparkcache.runBytes 1k\n"
+        "spark.sparkcache.batchBytes 2k\n"
+        "spark.sparkcache.partitionBytes 3k\n"
+    )
+    found = CacheConfig.resolve(
+        options={"runBytes": "30k"},
+        conf={
+            "spark.sparkcache.runBytes": "10k",
+            "spark.sparkcache.batchBytes": "20k",
+        },
+    )
+    assert found.run_bytes == 30 << 10
+    assert found.batch_bytes == 20 << 10
+    assert found.partition_bytes == 3 << 10
+    assert found.max_bytes == CacheConfig().max_bytes
+
+
+def test_a_base_takes_the_place_of_the_file(conf_file: Callable[[str], Path]) -> None:
+    conf_file("spark.sparkcache.runBytes 1k\n")
+    assert CacheConfig.resolve().run_bytes == 1 << 10
+    assert CacheConfig.resolve(base=CacheConfig()) == CacheConfig()
+
+
+def test_names_have_no_case_and_others_are_not_ours() -> None:
+    found = CacheConfig.resolve(
+        options={"RUNBYTES": "10k", "topic": "t"},
+        conf={"spark.sparkcache.MaxBytes": "1m", "spark.sql.shuffle.partitions": "1"},
+    )
+    assert found == CacheConfig(run_bytes=10 << 10, max_bytes=1 << 20)
+
+
+def test_an_empty_text_is_none() -> None:
+    base = CacheConfig(endpoint="http://127.0.0.1:1", region="eu-west-1")
+    found = CacheConfig.resolve(
+        options={"endpoint": ""}, conf={"spark.sparkcache.region": ""}, base=base
+    )
+    assert found == CacheConfig()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "spark.sparkcache.endpoint http://h/?a=b",
+        "spark.sparkcache.endpoint=http://h/?a=b",
+        "spark.sparkcache.endpoint = http://h/?a=b",
+        "spark.sparkcache.endpoint\thttp://h/?a=b  ",
+        "  spark.sparkcache.endpoint   http://h/?a=b",
+    ],
+)
+def test_a_line_of_a_file(conf_file: Callable[[str], Path], line: str) -> None:
+    conf_file(f"# a comment = here\n\n{line}\n")
+    assert config.from_file() == CacheConfig(endpoint="http://h/?a=b")
+
+
+def test_a_line_without_a_value(conf_file: Callable[[str], Path]) -> None:
+    conf_file("spark.sparkcache.endpoint\n")
+    assert config.from_file() == CacheConfig()
+
+
+@pytest.mark.parametrize(
+    ("options", "named", "given_text", "wanted"),
+    [
+        ({"runBytes": "lots"}, "runBytes", "'lots'", "a size such as 512m"),
+        ({"runBytes": "1"}, "runBytes", "1", "at least 1k"),
+        ({"runBytes": ""}, "runBytes", "''", "a size such as 512m"),
+        ({"storageTimeout": "soon"}, "storageTimeout", "'soon'", "such as 10s"),
+        ({"storageTimeout": "0"}, "storageTimeout", "0s", "0.001s"),
+        ({"storageAttempts": "x"}, "storageAttempts", "'x'", "a whole number"),
+        ({"storageAttempts": "1.5"}, "storageAttempts", "'1.5'", "a whole number"),
+        ({"storageAttempts": "0"}, "storageAttempts", "0", "at least 1"),
+        ({"enabled": "maybe"}, "enabled", "'maybe'", "true or false"),
+        ({"trigger": "most"}, "trigger", "'most'", "a number"),
+        ({"trigger": "1.1"}, "trigger", "1.1", "0 to 1"),
+        ({"trigger": "nan"}, "trigger", "nan", "0 to 1"),
+        ({"watermark": "0.99"}, "watermark", "0.99", "not be above trigger=0.98"),
+        ({"loaders": "257"}, "loaders", "257", "0 to 256"),
+        ({"endpoint": "localhost:9000"}, "endpoint", "'localhost:9000'", "a URL"),
+    ],
+)
+def test_errors_name_what_was_given_and_what_would_do(
+    options: dict[str, str], named: str, given_text: str, wanted: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        CacheConfig.resolve(options=options)
+    message = str(caught.value)
+    assert message.startswith(f"{named}={given_text}: must ")
+    assert wanted in message
+
+
+def test_errors_name_sparks_key() -> None:
+    conf = {"spark.sparkcache.maxBytes": "-1"}
+    with pytest.raises(ConfigError, match=r"spark\.sparkcache\.maxBytes='-1'"):
+        CacheConfig.resolve(conf=conf)
+
+
+def test_errors_name_the_line_of_a_file(conf_file: Callable[[str], Path]) -> None:
+    path = conf_file("\nspark.sparkcache.maxBytes all\n")
+    with pytest.raises(ConfigError) as caught:
+        CacheConfig.resolve()
+    assert str(caught.value).startswith(f"{path}:2: spark.sparkcache.maxBytes='all'")
+
+
+def test_a_misspelt_key_in_a_file(conf_file: Callable[[str], Path]) -> None:
+    path = conf_file("spark.sparkcache.maxByte 1g\n")
+    with pytest.raises(ConfigError) as caught:
+        CacheConfig.resolve()
+    assert str(caught.value) == (
+        f"{path}:1: unknown option spark.sparkcache.maxByte; "
+        "did you mean spark.sparkcache.maxBytes?"
+    )
+
+
+def test_a_file_that_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(config.CONF_FILE_VARIABLE, str(tmp_path / "none"))
+    with pytest.raises(ConfigError, match=r"SPARKCACHE_CONF=.*none.*No such file"):
+        CacheConfig.resolve()
+
+
+def test_a_file_that_is_no_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "binary").write_bytes(b"\xff\xfe")
+    monkeypatch.setenv(config.CONF_FILE_VARIABLE, str(tmp_path / "binary"))
+    with pytest.raises(ConfigError, match=r"SPARKCACHE_CONF=.*binary"):
+        CacheConfig.resolve()
+
+
+def test_conf_file_in_the_repository_is_the_generated_one() -> None:
+    """Otherwise: python -m sparkcache.config > conf/sparkcache.conf."""
+    stored = (ROOT / "conf" / "sparkcache.conf").read_text(encoding="utf-8")
+    assert stored == config.conf_file()
+
+
+def test_conf_file_says_the_defaults(conf_file: Callable[[str], Path]) -> None:
+    """Read with every line switched on, it changes nothing."""
+    conf_file(config.conf_file().replace("\n#spark.", "\nspark."))
+    assert config.from_file() == CacheConfig()
+
+
+def test_conf_file_marks_what_a_scan_may_have() -> None:
+    for spec in fields(CacheConfig):
+        name = config.option_name(spec)
+        text, _, _ = config.conf_file().partition(f"\n#spark.sparkcache.{name}")
+        said = text.endswith("(scan)")
+        assert said == (name in config.scan_option_names())
+        assert said != (name in config.node_option_names())
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("runbyte", "unknown option runbyte; did you mean runBytes?"),
+        ("xyz", "unknown option xyz; known: ['endpoint', 'runBytes']"),
+    ],
+)
+def test_suggest(name: str, told: str) -> None:
+    assert config.suggest(name, frozenset({"runBytes", "endpoint"})) == told
