@@ -74,7 +74,7 @@ class LocalPlace(Place):
         self,
         name: str,
         data: bytes,
-        metadata: Mapping[str, str] | None = None,  # noqa: ARG002 - no place for it
+        metadata: Mapping[str, str] | None = None,
     ) -> None:
         path = self.directory / name
         path.parent.mkdir(parents=True, exist_ok=True)
