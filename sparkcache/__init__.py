@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from sparkcache.config import CacheConfig
-from sparkcache.errors import CacheUnavailable, ConfigError, SourceError
+from sparkcache.errors import ConfigError, SourceError
 
 if TYPE_CHECKING:
     from sparkcache.source.planning import plan
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CacheConfig",
-    "CacheUnavailable",
     "ConfigError",
     "SourceError",
     "configure",

@@ -54,7 +54,7 @@ class ScanOptions:
         fail_on_data_loss: Whether entries that cannot be read are an error.
         min_partitions: How many partitions there should be at least.
         decoding: What of the connector's options changes decoded rows.
-        given: The options as given, names in lower case.
+        given: The options as given, names as documented.
 
     """
 
@@ -73,10 +73,10 @@ class ScanOptions:
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> ScanOptions:
         """Check options as a user gave them; raises ConfigError."""
-        given = {name.lower(): value for name, value in options.items()}
-        name = given.get("connector", _DEFAULT_CONNECTOR)
+        lower = {name.lower(): value for name, value in options.items()}
+        name = lower.get("connector", _DEFAULT_CONNECTOR)
         connector = connectors.find(name)
-        _require_known(options, connector.option_names)
+        given = _as_documented(options, connector.option_names)
         CacheConfig.resolve(options=given)
         topic = connector.topic_name(_required(given, "topic", "a topic's name"))
         return cls(
@@ -98,9 +98,12 @@ class ScanOptions:
         return Consumer(placed(self.topic, self.root), self.start, self.end)
 
 
-def _require_known(options: Mapping[str, str], of_connector: frozenset[str]) -> None:
+def _as_documented(
+    options: Mapping[str, str], of_connector: frozenset[str]
+) -> dict[str, str]:
+    """Return the options by their documented names; Spark tells no upper from lower."""
     known = _COMMON_NAMES | scan_option_names() | of_connector
-    lower = {name.lower() for name in known}
+    documented = {name.lower(): name for name in known}
     of_node = {name.lower(): name for name in node_option_names()}
     for name in options:
         if name.lower() in of_node:
@@ -108,8 +111,9 @@ def _require_known(options: Mapping[str, str], of_connector: frozenset[str]) -> 
                 f"option {name} holds for a whole node, not for one scan: set "
                 f"spark.sparkcache.{of_node[name.lower()]}"
             )
-        if name.lower() not in lower:
+        if name.lower() not in documented:
             raise ConfigError(suggest(name, known))
+    return {documented[name.lower()]: value for name, value in options.items()}
 
 
 def _required(given: Mapping[str, str], name: str, wanted: str) -> str:
@@ -122,7 +126,7 @@ def _required(given: Mapping[str, str], name: str, wanted: str) -> str:
 def _position(
     given: Mapping[str, str], name: str, topic: str, *, nothing: str
 ) -> Position | None:
-    text = given.get(name.lower(), nothing).strip()
+    text = given.get(name, nothing).strip()
     if text.lower() == nothing:
         return None
     try:
@@ -134,13 +138,13 @@ def _position(
         return Position.parse(text)
     except (ValueError, LookupError, TypeError, AttributeError):
         raise ConfigError(
-            f"option {name}={given[name.lower()]!r}: must be {nothing}, a position "
+            f"option {name}={given[name]!r}: must be {nothing}, a position "
             f'\'ledger:entry\', or JSON such as {{"{topic}": "7:0"}}'
         ) from None
 
 
 def _time(given: Mapping[str, str], name: str) -> int | None:
-    text = given.get(name.lower())
+    text = given.get(name)
     if text is None:
         return None
     if text.strip().isdecimal():
@@ -160,15 +164,13 @@ def _time(given: Mapping[str, str], name: str) -> int | None:
 
 def _bool(given: Mapping[str, str], name: str, *, default: bool) -> bool:
     try:
-        return parse_bool(given.get(name.lower(), str(default)))
+        return parse_bool(given.get(name, str(default)))
     except ValueError as error:
-        raise ConfigError(
-            f"option {name}={given[name.lower()]!r}: must be {error}"
-        ) from error
+        raise ConfigError(f"option {name}={given[name]!r}: must be {error}") from error
 
 
 def _whole_number(given: Mapping[str, str], name: str, *, default: int) -> int:
-    text = given.get(name.lower(), str(default))
+    text = given.get(name, str(default))
     if not text.strip().isdecimal() or int(text) < 1:
         raise ConfigError(f"option {name}={text!r}: must be a whole number above 0")
     return int(text)

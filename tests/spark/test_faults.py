@@ -1,0 +1,227 @@
+"""What goes wrong around a query: the right rows come, or a clear error."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from conftest import Topic
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import functions as sf
+
+from sparkcache.source.executors import node_metrics
+from sparkcache_pulsar.testing import synthetic_topic, write_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+def truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def flip_a_bit(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def wrong_magic(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[0] ^= 0xFF
+    path.write_bytes(data)
+
+
+def remove(path: Path) -> None:
+    path.unlink()
+
+
+def nodes(spark: SparkSession) -> list[Path]:
+    return [Path(name) for name in node_metrics(spark)]
+
+
+def processes_of(directory: Path) -> list[int]:
+    """Return the node that serves a directory, and its loaders."""
+    found = []
+    for process in Path("/proc").iterdir():
+        try:
+            command = (process / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if b"sparkcache.node" in command and os.fsencode(directory.parent) in command:
+            found.append(int(process.name))
+    return sorted(found)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param(remove, id="an index without its data"),
+        pytest.param(truncate, id="data that was cut off"),
+        pytest.param(wrong_magic, id="data that begins otherwise"),
+        pytest.param(flip_a_bit, id="a bit that flipped"),
+    ],
+)
+def test_damaged_data(
+    spark: SparkSession, topic: Topic, damage: Callable[[Path], None]
+) -> None:
+    damaged = topic.data_files[0]
+    damage(damaged)
+    with pytest.raises(PySparkException, match=f"SourceError.*{damaged.name}"):
+        topic.load(spark).count()
+    rows = topic.load(spark, failOnDataLoss="false").count()
+    assert topic.rows // 2 < rows < topic.rows
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param(truncate, id="an index that was cut off"),
+        pytest.param(wrong_magic, id="an index that begins otherwise"),
+    ],
+)
+def test_damaged_index(
+    spark: SparkSession, topic: Topic, damage: Callable[[Path], None]
+) -> None:
+    index = Path(f"{topic.data_files[0]}-index")
+    damage(index)
+    with pytest.raises(AnalysisException, match=f"SourceError.*{index.name}"):
+        topic.load(spark).count()
+
+
+def test_data_without_index_is_an_upload_under_way(
+    spark: SparkSession, topic: Topic
+) -> None:
+    Path(f"{topic.data_files[0]}-index").unlink()
+    assert topic.load(spark).count() == topic.rows * 2 // 3
+
+
+def test_foreign_files_are_no_concern(spark: SparkSession, topic: Topic) -> None:
+    (topic.directory / "README-index").write_text("hello")
+    (topic.directory / "deep" / "er").mkdir(parents=True)
+    (topic.directory / "deep" / "er" / "x-ledger-7-index").write_bytes(b"")
+    assert topic.load(spark).count() == topic.rows
+
+
+def test_object_overwritten_after_planning(spark: SparkSession, topic: Topic) -> None:
+    orders = topic.load(spark)
+    assert orders.rdd.getNumPartitions() == 1  # it is planned now
+    overwritten = topic.data_files[-1]
+    flip_a_bit(overwritten)
+    with pytest.raises(PySparkException, match="it was overwritten"):
+        orders.count()
+
+
+def test_node_killed_between_queries(spark: SparkSession, topic: Topic) -> None:
+    orders = topic.load(spark)
+    assert orders.count() == topic.rows
+    (directory,) = nodes(spark)
+    for pid in processes_of(directory)[:1]:
+        os.kill(pid, signal.SIGKILL)
+    assert orders.count() == topic.rows
+    assert orders.count() == topic.rows
+    assert nodes(spark) == [directory]
+
+
+@pytest.mark.parametrize("victim", ["node", "loader"])
+def test_killed_while_a_query_reads(
+    spark: SparkSession, topic: Topic, tmp_path: Path, victim: str
+) -> None:
+    orders = topic.load(spark, minPartitions="6", runBytes="1k")
+    orders.count()
+    (directory,) = nodes(spark)
+    node, *loaders = processes_of(directory)
+    doomed = node if victim == "node" else loaders[0]
+    marker = tmp_path / "killed"
+
+    def kill_on_the_way(batches: Iterator[Any]) -> Iterator[Any]:
+        import os
+        import signal
+
+        for batch in batches:
+            if not marker.exists():
+                marker.touch()
+                os.kill(doomed, signal.SIGKILL)
+            yield batch
+
+    through = orders.select("value").mapInArrow(kill_on_the_way, "value binary")
+    assert through.count() == topic.rows
+    assert marker.exists()
+    assert orders.agg(sf.countDistinct("value")).collect()[0][0] == topic.rows
+    assert nodes(spark) == [directory]
+
+
+def test_worker_killed_while_it_reads(tmp_path: Path) -> None:
+    """In an application of its own, which tries a task again.
+
+    The topic is larger than all that lies between its reader and the next worker.
+    """
+    topic = Topic(tmp_path / "bucket")
+    size_bytes = 64 << 20
+    objects = synthetic_topic(topic.name, size_bytes, max_block_bytes=16 << 20)
+    write_directory(topic.directory, objects)
+    program = f"""
+import os, signal, sys
+from pathlib import Path
+from pyspark.sql import SparkSession
+import sparkcache
+from sparkcache.source.executors import node_metrics
+
+spark = sparkcache.configure(
+    SparkSession.builder.master("local[2,3]").config("spark.ui.enabled", "false")
+).getOrCreate()
+orders = (
+    spark.read.format("sparkcache").option("topic", {topic.name!r})
+    .load({str(topic.directory)!r})
+)
+marker = Path({str(tmp_path / "killed")!r})
+
+def kill_readers():
+    for process in Path("/proc").iterdir():
+        try:
+            maps = (process / "maps").read_text()
+        except OSError:
+            continue
+        if "memfd:sparkcache" in maps and int(process.name) != os.getpid():
+            os.kill(int(process.name), signal.SIGKILL)
+            return True
+
+def slow(batches):
+    import time
+    for batch in batches:
+        if not marker.exists() and kill_readers():
+            marker.touch()
+        yield batch
+
+with sparkcache.plan(orders, orders):
+    count = orders.select("value").mapInArrow(slow, "value binary").count()
+    held = sum(metrics.runs for metrics in node_metrics(spark).values())
+    again = orders.count()
+left = sum(metrics.held_bytes for metrics in node_metrics(spark).values())
+print("RESULT", count, again, held, left, marker.exists())
+spark.stop()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=180,
+        env=os.environ | {"PYSPARK_PYTHON": sys.executable},
+    )
+    result = [line for line in done.stdout.splitlines() if line.startswith("RESULT")]
+    assert result, done.stderr
+    count, again, held, left, killed = result[0].split()[1:]
+    assert int(count) == int(again) == size_bytes // 1024
+    assert int(held) > 0
+    assert int(left) == 0
+    assert killed == "True"

@@ -1,0 +1,69 @@
+"""What is shipped, and what the README says of it."""
+
+from __future__ import annotations
+
+import re
+import zipfile
+from pathlib import Path
+
+import pytest
+from hatchling.build import build_wheel
+
+import sparkcache
+from sparkcache.config import node_option_names, scan_option_names
+from sparkcache.source.options import ScanOptions
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_wheel_has_what_it_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    with zipfile.ZipFile(tmp_path / build_wheel(str(tmp_path))) as wheel:
+        names = set(wheel.namelist())
+        (points,) = (name for name in names if name.endswith("entry_points.txt"))
+        assert (
+            "pulsar = sparkcache_pulsar:PulsarConnector" in wheel.read(points).decode()
+        )
+    for package in ("sparkcache", "sparkcache_pulsar", "pyspark_sparkcache"):
+        assert {f"{package}/__init__.py", f"{package}/py.typed"} <= names
+    assert not any(name.startswith(("tests", "examples")) for name in names)
+
+
+def test_the_public_names_are_there() -> None:
+    for name in sparkcache.__all__:
+        assert getattr(sparkcache, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        sparkcache.nothing  # noqa: B018
+
+
+def test_python_in_the_readme_compiles() -> None:
+    blocks = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+    assert blocks
+    for block in blocks:
+        compile(block, "README.md", "exec")
+
+
+def test_commands_in_the_readme_are_targets() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^(\w+):", makefile, flags=re.MULTILINE))
+    named = set(re.findall(r"make (\w+)", README))
+    assert {"demo", "test", "venv"} <= named & targets
+
+
+def test_options_in_the_readme_are_options() -> None:
+    table = README.split("### Options of a scan")[1].split("###")[0]
+    named = set(re.findall(r"`([a-z]+[A-Z]\w+)`", table)) - {"maxBytes"}
+    known = scan_option_names() | {"startingOffsets", "endingOffsets"}
+    known |= {"startingTime", "endingTime", "failOnDataLoss", "minPartitions"}
+    assert named <= known
+    for name in re.findall(r"spark\.sparkcache\.(\w+)", README):
+        assert name in node_option_names() | scan_option_names()
+    assert ScanOptions.parse({"topic": "t", "path": "/nowhere"}).min_partitions == 1
+
+
+def test_paths_in_the_readme_exist() -> None:
+    for path in re.findall(r"\]\(([^)#:]+)\)", README):
+        assert (ROOT / path).exists(), path
