@@ -76,24 +76,3 @@ def write(directory: Path, topic: str = TOPIC) -> Topic:
 def topic(tmp_path: Path) -> Topic:
     """A topic that is this test's own."""
     return write(tmp_path / "bucket")
-
-
-@pytest.fixture(scope="session")
-def spark():
-    import os
-    import sys
-
-    from pyspark.sql import SparkSession
-
-    import sparkcache
-
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    s = (
-        sparkcache.configure(SparkSession.builder.master("local[2]"))
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .getOrCreate()
-    )
-    s.sparkContext.setLogLevel("OFF")
-    yield s
-    s.stop()

@@ -1,0 +1,59 @@
+"""For all tests: nothing is left behind; for some: a Spark session."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import boto3
+import leaks
+import pyarrow as pa
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+
+def pytest_configure() -> None:
+    leaks.become_reaper()
+    # What these open when they are first used, they keep.
+    pa.array([1]).sum()
+    boto3.session.Session().get_available_services()
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left_behind() -> Iterator[None]:
+    """Fail a test after which a descriptor, a process or shared memory is left."""
+    before = leaks.Belongings.now()
+    yield
+    left = leaks.left_behind(before)
+    if left:
+        pytest.fail("left behind:\n  " + "\n  ".join(left), pytrace=False)
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A local session with two cores. Its executor's node ends with it."""
+    from pyspark.sql import SparkSession
+
+    import sparkcache
+
+    leaks.spark_directory = tmp_path_factory.mktemp("spark")
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder = sparkcache.configure(SparkSession.builder.master("local[2]"))
+    session = (
+        builder.config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.local.dir", str(leaks.spark_directory))
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()
+    directory, leaks.spark_directory = leaks.spark_directory, None
+    # The JVM has the directory in its command line too, and lives on.
+    node = f"sparkcache.node {directory}"
+    assert leaks.gone(node), "the session's node outlived it"
