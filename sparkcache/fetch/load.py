@@ -34,6 +34,10 @@ class Load:
     offset: int
     end: int
 
+    def __str__(self) -> str:
+        ledger, first, last = self.ledger, self.runs[0].first, self.runs[-1].last
+        return f"{ledger.topic} {ledger.id}:{first}-{last} of {ledger.object.uri}"
+
 
 def fetch(connector: Connector, storage: Storage, load: Load) -> Generator[RawRun]:
     """Yield the runs of a load as they arrive: all, in order, or raise SourceError."""

@@ -310,9 +310,12 @@ class Service:
         for place in filter(task.reads, message.read):
             key, ordinal = task.key(place), task.ordinal(place)
             if self._plans.mark_read(task.plan_ids, task.token, ordinal, key):
-                left = self._cache.mark_read(key, self._now())
+                left = self._plans.expected(key)  # of several plans, maybe
+                self._cache.mark_read(key, self._now())
                 if left == 0 and self.config.drop_after_last_read:
                     self._drop(key, "evicted_by_last_read")
+                else:
+                    self._cache.set_expected(key, left, self._now())
         for place in message.released:
             cached = task.pins.pop(place, None)
             if cached is not None:
