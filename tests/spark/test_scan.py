@@ -163,7 +163,7 @@ def test_limit_stops_early_and_harms_nothing(spark: SparkSession, topic: Topic) 
         pytest.param({"failOnDataLoss": "maybe"}, "true or false", id="truth"),
         pytest.param({"minPartitions": "0"}, "above 0", id="number"),
         pytest.param({"runBytes": "many"}, "a size such as", id="size"),
-        pytest.param({"runBytes": "1"}, "must be at least 1024", id="too small"),
+        pytest.param({"runBytes": "1"}, "must be at least 1k", id="too small"),
     ],
 )
 def test_wrong_options_are_told_at_load(

@@ -6,6 +6,7 @@ import os
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from itertools import count
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -149,9 +150,11 @@ def server(running_server: S3Server) -> Iterator[S3Server]:
 
 @pytest.fixture
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Record how long this process would have slept, ours and boto3's pauses."""
+    """Record the pauses that we and boto3 would have made; make none."""
     slept: list[float] = []
-    monkeypatch.setattr("time.sleep", slept.append)
+    no_time = SimpleNamespace(sleep=slept.append)
+    monkeypatch.setattr("sparkcache.storage.s3.time", no_time)
+    monkeypatch.setattr("botocore.endpoint.time", no_time)
     return slept
 
 
