@@ -136,6 +136,7 @@ class S3Place(Place):
 @pytest.fixture(scope="session")
 def running_server() -> Iterator[S3Server]:
     with S3Server() as server:
+        server.create_bucket("warm-up")
         yield server
 
 
@@ -169,7 +170,8 @@ def local(tmp_path: Path) -> LocalPlace:
 
 
 @pytest.fixture(params=["memory", "local", "s3"])
-def place(request: pytest.FixtureRequest) -> Place:
+def place(request: pytest.FixtureRequest, running_server: S3Server) -> Place:
+    del running_server  # begins before the test, so that it is none of its leaks
     if request.param == "memory":
         return MemoryPlace()
     found: Place = request.getfixturevalue(request.param)
