@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from sparkcache.consumers.plan import Plan
     from sparkcache.model import ReadToken, RunKey
 
+_ENDED_REMEMBERED = 10_000
+
 
 @dataclass(slots=True)
 class _Progress:
@@ -36,7 +38,7 @@ class ExpectedReads:
 
     def __init__(self) -> None:
         self._active: dict[str, _Progress] = {}
-        self._ended: set[str] = set()
+        self._ended: dict[str, None] = {}  # in the order in which they did
 
     def __repr__(self) -> str:
         return f"ExpectedReads({', '.join(self._active) or 'no plan'})"
@@ -52,16 +54,18 @@ class ExpectedReads:
         """Forget plans, for good: tasks that come late do not bring them back."""
         ended = []
         for plan_id in ids:
-            self._ended.add(plan_id)
+            self._ended[plan_id] = None
             progress = self._active.pop(plan_id, None)
             if progress is not None:
                 ended.append(progress.plan)
+        while len(self._ended) > _ENDED_REMEMBERED:
+            del self._ended[next(iter(self._ended))]
         return ended
 
     def expected(self, key: RunKey) -> int:
         """Return how many planned reads of a run are still to come."""
         return sum(
-            max(_planned(progress.plan, key) - progress.reads[key], 0)
+            max(progress.plan.reads(key) - progress.reads[key], 0)
             for progress in self._active.values()
         )
 
@@ -78,18 +82,14 @@ class ExpectedReads:
             if progress is None or ordinal <= progress.done.get(token, -1):
                 continue
             progress.done[token] = ordinal
-            if progress.reads[key] < _planned(progress.plan, key):
+            if progress.reads[key] < progress.plan.reads(key):
                 progress.reads[key] += 1
                 counted = True
         return counted
 
     def check(self) -> None:
         """Assert the invariants. For tests: O(n)."""
-        assert not self._ended & self._active.keys()
+        assert not self._ended.keys() & self._active.keys()
         for progress in self._active.values():
             for key, reads in progress.reads.items():
-                assert 0 <= reads <= _planned(progress.plan, key)
-
-
-def _planned(plan: Plan, key: RunKey) -> int:
-    return sum(consumer.reads(key) for consumer in plan.consumers)
+                assert 0 <= reads <= progress.plan.reads(key)

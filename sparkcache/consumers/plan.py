@@ -44,3 +44,7 @@ class Plan:
 
     id: str
     consumers: tuple[Consumer, ...]
+
+    def reads(self, key: RunKey) -> int:
+        """Return how many of its consumers read a run."""
+        return sum(consumer.reads(key) for consumer in self.consumers)

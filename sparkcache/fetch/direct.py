@@ -34,12 +34,10 @@ class DirectReader:
         if self._open is None or self._next != (stretch, index):
             self.close()
             self._open = self._begin(connector, stretch)
-        for raw in self._open:
-            if raw.run == stretch.runs[index]:
-                self._next = (stretch, index + 1)
-                batch_bytes = self._scan.config.batch_bytes
-                return connector.decode(stretch.ledger, raw, batch_bytes)
-        raise AssertionError("fetch yields every run, or raises")
+        self._next = None  # unless this one comes
+        raw = next(raw for raw in self._open if raw.run == stretch.runs[index])
+        self._next = (stretch, index + 1)
+        return connector.decode(stretch.ledger, raw, self._scan.config.batch_bytes)
 
     def close(self) -> None:
         """Give up the GET that may be open."""

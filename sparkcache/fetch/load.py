@@ -34,21 +34,25 @@ class Load:
     offset: int
     end: int
 
+    def __str__(self) -> str:
+        ledger, first, last = self.ledger, self.runs[0].first, self.runs[-1].last
+        return f"{ledger.topic} {ledger.id}:{first}-{last} of {ledger.object.uri}"
+
 
 def fetch(connector: Connector, storage: Storage, load: Load) -> Generator[RawRun]:
-    """Yield the runs of a load as they arrive. Raises SourceError."""
+    """Yield the runs of a load as they arrive: all, in order, or raise SourceError."""
     stream = storage.open(load.ledger.object, load.offset, load.end - load.offset)
     try:
-        missing = set(load.runs)
-        for raw in connector.split(load.ledger, load.extent, load.runs, stream):
-            missing.discard(raw.run)
+        raws = connector.split(load.ledger, load.extent, load.runs, stream)
+        for run in load.runs:
+            raw = next(raws, None)
+            if raw is None or raw.run != run:
+                raise SourceError(
+                    load.ledger.object.uri,
+                    offset=stream.position,
+                    expected=f"entries {run.first} to {run.last}",
+                    found=f"{raw.run}" if raw else "the end of the extent",
+                )
             yield raw
-        if missing:
-            raise SourceError(
-                load.ledger.object.uri,
-                offset=stream.position,
-                expected=f"runs {sorted(missing)}",
-                found="nothing of them",
-            )
     finally:
         stream.close()

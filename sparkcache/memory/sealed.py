@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import fcntl
+import io
 import mmap
 import os
-from typing import BinaryIO
+import select
+import weakref
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, BinaryIO
 
 import msgspec
 import pyarrow as pa
@@ -13,6 +17,11 @@ import pyarrow as pa
 from sparkcache.connector import DecodedRun
 from sparkcache.errors import CacheUnavailable
 from sparkcache.model import Loss
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from _typeshed import WriteableBuffer
 
 _LOSSES = b"sparkcache.losses"
 _SEALS = (
@@ -59,32 +68,71 @@ class EncodedRun:
                 writer.write_batch(batch)
 
 
-def map_run(fd: int, size_bytes: int) -> DecodedRun:
+def map_run(fd: int, size_bytes: int, on_unmap: Callable[[], None]) -> DecodedRun:
     """Map a sealed run; its batches point into the mapping, nothing is copied.
 
-    The descriptor stays the caller's; the mapping lives as long as any batch. Raises
+    The descriptor stays the caller's. The mapping lives as long as any batch, or slice
+    of one; then `on_unmap` is called, also if nothing comes of it. Raises
     CacheUnavailable where the process has no room left to map it, or if what is there
     is not a sealed run.
     """
-    try:
-        if fcntl.fcntl(fd, fcntl.F_GET_SEALS) != _SEALS:
-            raise CacheUnavailable("what the node sent is not sealed")
-        mapping = mmap.mmap(fd, size_bytes, mmap.MAP_SHARED, mmap.PROT_READ)
+    with _translated(f"a run of {size_bytes} bytes"):
+        try:
+            _require_sealed(fd)
+            mapping = mmap.mmap(fd, size_bytes, mmap.MAP_SHARED, mmap.PROT_READ)
+        except BaseException:
+            on_unmap()
+            raise
+        weakref.finalize(mapping, on_unmap).atexit = False
         return _read(pa.py_buffer(mapping))
-    except (OSError, ValueError, pa.ArrowInvalid) as error:
-        raise CacheUnavailable(f"a run of {size_bytes} bytes: {error}") from error
 
 
-def read_run(fd: int) -> DecodedRun:
+def _require_sealed(fd: int) -> None:
+    if fcntl.fcntl(fd, fcntl.F_GET_SEALS) != _SEALS:
+        raise CacheUnavailable("what the node sent is not sealed")
+
+
+def read_run(fd: int, timeout_s: float) -> DecodedRun:
     """Read a run from a pipe into memory of this process, and close the pipe.
 
-    Raises CacheUnavailable if it does not come whole.
+    Raises CacheUnavailable if it does not come whole, or nothing for so long.
     """
+    with (
+        _translated("a run through a pipe"),
+        io.BufferedReader(_Pipe(fd, timeout_s)) as pipe,
+    ):
+        return _read(pipe)
+
+
+class _Pipe(io.FileIO):
+    """The end of a pipe whose other end may fall silent."""
+
+    def __init__(self, fd: int, timeout_s: float) -> None:
+        super().__init__(fd, "rb")
+        self._timeout_s = timeout_s
+        self._poll = select.poll()
+        self._poll.register(fd, select.POLLIN)
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        if not self._poll.poll(self._timeout_s * 1000):
+            raise TimeoutError(f"silent for {self._timeout_s:g} s")
+        return super().readinto(buffer) or 0
+
+
+@contextmanager
+def _translated(what: str) -> Iterator[None]:
+    """Turn whatever is wrong with a run into CacheUnavailable."""
     try:
-        with os.fdopen(fd, "rb") as pipe:
-            return _read(pipe)
-    except (OSError, pa.ArrowInvalid) as error:
-        raise CacheUnavailable(f"a run through a pipe: {error}") from error
+        yield
+    except (
+        OSError,
+        ValueError,
+        OverflowError,
+        MemoryError,
+        pa.ArrowException,
+        msgspec.MsgspecError,
+    ) as error:
+        raise CacheUnavailable(f"{what}: {error}") from error
 
 
 def _read(source: pa.Buffer | BinaryIO) -> DecodedRun:

@@ -84,7 +84,10 @@ class Address:
         return sock
 
     def remove_socket(self) -> None:
-        """Leave nothing that could be connected to."""
+        """Leave nothing that could be connected to.
+
+        To be done before the socket is closed: from then on another node may come.
+        """
         (self.directory / self._socket).unlink(missing_ok=True)
 
     @contextmanager

@@ -6,6 +6,7 @@ with it (0 or 1, one byte), and that many bytes of msgpack.
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import socket
@@ -102,12 +103,9 @@ class Channel(Generic[T]):
         """Wait for a message; the caller owns the descriptor."""
         while not self._waiting:
             try:
-                data, descriptors, _, _ = socket.recv_fds(
-                    self._socket, _CHUNK_BYTES, _MOST_DESCRIPTORS
-                )
+                data = _receive(self._socket, self._frames)
             except OSError as error:
                 raise BrokenChannelError(f"while waiting: {error}") from error
-            self._frames.feed(data, descriptors)
             if not data:
                 raise BrokenChannelError("the other side is gone")
             self._waiting.extend(self._frames.messages())
@@ -126,9 +124,12 @@ class Channel(Generic[T]):
 class AsyncChannel(Generic[T]):
     """The node's side of a connection, driven by its event loop.
 
+    Calls nobody back from within `send` or `close`: who is in the middle of a decision
+    is not called again until it is made.
+
     Args:
         on_message: Called with each message and its descriptor, which it owns.
-        on_close: Called once, when the other side is gone or spoke nonsense.
+        on_close: Called once, after the connection has ended, whoever ended it.
 
     """
 
@@ -152,16 +153,25 @@ class AsyncChannel(Generic[T]):
         loop.add_reader(sock, self._readable)
 
     def send(self, message: Message, fd: int | None = None) -> None:
-        """Send a message, later if need be; the descriptor stays the caller's."""
+        """Send a message, later if need be; the descriptor stays the caller's.
+
+        Raises nothing: what cannot be sent ends the connection.
+        """
         if self._closed:
             return
-        own_fd = None if fd is None else os.dup(fd)
-        self._unsent.append((_frame(message, fd), own_fd))
+        try:
+            frame = _frame(message, fd)
+            own_fd = None if fd is None else os.dup(fd)
+        except (BrokenChannelError, OSError) as error:
+            _log.warning("connection ends: %s", error)
+            self.close()
+            return
+        self._unsent.append((frame, own_fd))
         if len(self._unsent) == 1:
             self._writable()
 
     def close(self) -> None:
-        """Hang up; `on_close` is called."""
+        """Hang up; `on_close` is called later."""
         if self._closed:
             return
         self._closed = True
@@ -173,19 +183,16 @@ class AsyncChannel(Generic[T]):
         self._unsent.clear()
         self._frames.close()
         self._socket.close()
-        self._on_close()
+        self._loop.call_soon(self._on_close)
 
     def _readable(self) -> None:
         try:
-            data, descriptors, _, _ = socket.recv_fds(
-                self._socket, _CHUNK_BYTES, _MOST_DESCRIPTORS
-            )
+            data = _receive(self._socket, self._frames)
         except BlockingIOError:
             return
         except OSError:
             self.close()
             return
-        self._frames.feed(data, descriptors)
         try:
             for message, fd in self._frames.messages():
                 self._on_message(message, fd)
@@ -222,6 +229,17 @@ class AsyncChannel(Generic[T]):
             else:
                 self._unsent.popleft()
         self._loop.remove_writer(self._socket)
+
+
+def _receive(sock: socket.socket, frames: Frames[Any]) -> bytes:
+    """Receive what has come; raises OSError, also if a descriptor was lost."""
+    data, descriptors, flags, _ = socket.recv_fds(
+        sock, _CHUNK_BYTES, _MOST_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
+    )
+    frames.feed(data, descriptors)
+    if flags & socket.MSG_CTRUNC:
+        raise OSError(errno.EMFILE, "no descriptor is free for what was sent")
+    return data
 
 
 def _frame(message: Message, fd: int | None) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING
 
 from sparkcache.errors import CacheUnavailable
@@ -17,6 +18,7 @@ from sparkcache.node.messages import (
     Failed,
     Finish,
     Open,
+    Patience,
     Refused,
     Served,
     Streamed,
@@ -46,8 +48,8 @@ def read_scan(
 ) -> Iterator[DecodedRun]:
     """Yield the runs of a scan in order, each from the node if there is one.
 
-    What the caller was given before the run it was given last must no longer be
-    referenced when it asks for another. Raises SourceError.
+    The node counts a run as read when the caller asks for the next one, and its memory
+    until the caller refers to none of its batches. Raises SourceError.
 
     Args:
         scan: What to read.
@@ -57,59 +59,89 @@ def read_scan(
         plans: The plans under way.
 
     """
-    node: NodeReader | None = None
-    direct = DirectReader(scan)
-    try:
-        if settings.enabled:
-            node = _open_node(
-                Open(PROTOCOL_VERSION, scan, token, epoch, settings, plans)
-            )
+    node = None
+    if settings.enabled:
+        node = _open_node(Open(PROTOCOL_VERSION, scan, token, epoch, settings, plans))
+    with closing(_Reader(scan, node)) as reader:
         for at, stretch in enumerate(scan.stretches):
             for index in range(stretch.start, stretch.stop):
-                if node is not None:
-                    try:
-                        yield node.take((at, index))
-                        continue
-                    except CacheUnavailable as error:
-                        _log.warning("reading on without the cache: %s", error)
-                        node.close()
-                        node = None
-                yield direct.read(stretch, index)
-        if node is not None:
-            node.finish()
-    finally:
-        direct.close()
-        if node is not None:
-            node.close()
+                yield reader.read(at, index)
+        reader.finish()
+
+
+class _Reader:
+    """Reads a scan through the node for as long as that goes well, then without."""
+
+    def __init__(self, scan: Scan, node: NodeReader | None) -> None:
+        self._scan = scan
+        self._node = node
+        self._direct = DirectReader(scan)
+
+    def read(self, at: int, index: int) -> DecodedRun:
+        """Return a run, by stretch and index; raises SourceError."""
+        if self._node is not None:
+            try:
+                return self._node.take((at, index))
+            except CacheUnavailable as error:
+                _log.warning("reading on without the cache: %s", error)
+                self._node.close()
+                self._node = None
+        return self._direct.read(self._scan.stretches[at], index)
+
+    def finish(self) -> None:
+        """Say that the last run is finished with."""
+        if self._node is not None:
+            with suppress(CacheUnavailable):  # it is of no concern to this task
+                self._node.finish()
+
+    def close(self) -> None:
+        """Give up what is open."""
+        self._direct.close()
+        if self._node is not None:
+            self._node.close()
 
 
 class NodeReader:
-    """One task's connection to its node."""
+    """One task's connection to its node.
 
-    def __init__(self, channel: Channel[ToTask]) -> None:
+    The node counts a run until this process maps it no longer, and takes it that
+    nothing is mapped when the connection ends. So the connection stays open, closed or
+    not, as long as anybody refers to a batch that came through it.
+
+    Args:
+        channel: The connection, which it owns from now on.
+        opening: What to say first.
+
+    """
+
+    def __init__(self, channel: Channel[ToTask], opening: Open) -> None:
         self._channel = channel
+        self._opening: Open | None = opening
+        self._timeout_s = opening.settings.request_timeout_s
         self._current: tuple[int, int] | None = None
-        self._mapped: tuple[tuple[int, int], ...] = ()
+        self._mapped = 0
+        self._unmapped: list[tuple[int, int]] = []
+        self._is_closed = False
 
     def take(self, place: tuple[int, int]) -> DecodedRun:
-        """Return a run; the one before is then finished with.
+        """Return a run, by stretch and index; the one before is then finished with.
 
         Raises SourceError if it cannot be had at all, CacheUnavailable if not here.
         """
-        read, released = self._settle()
-        self._channel.send(Take(*place, read, released))
+        if self._opening is not None:
+            self._channel.send(self._opening)
+            self._opening = None
+        self._channel.send(Take(*place, *self._settle()))
         message, fd = self._channel.receive()
+        while isinstance(message, Patience):
+            message, fd = self._channel.receive()
         match message:
             case Served() if fd is not None:
                 self._current = place
-                self._mapped += (place,)
-                try:
-                    return map_run(fd, message.size_bytes)
-                finally:
-                    os.close(fd)
+                return self._map(place, fd, message.size_bytes)
             case Streamed() if fd is not None:
                 self._current = place
-                return read_run(fd)
+                return read_run(fd, self._timeout_s)
             case Failed():
                 raise message.error()
             case Refused():
@@ -118,23 +150,35 @@ class NodeReader:
 
     def finish(self) -> None:
         """Say that the last run is finished with, too."""
-        read, _ = self._settle()
-        self._channel.send(Finish(read))
+        self._channel.send(Finish(*self._settle()))
 
     def close(self) -> None:
-        """Hang up; the node takes it that nothing is mapped any more."""
-        self._channel.close()
+        """Hang up, as soon as nothing is mapped any more."""
+        self._is_closed = True
+        if not self._mapped:
+            self._channel.close()
+
+    def _map(self, place: tuple[int, int], fd: int, size_bytes: int) -> DecodedRun:
+        def on_unmap() -> None:
+            self._unmapped.append(place)
+            self._mapped -= 1
+            if self._is_closed:
+                self.close()
+
+        self._mapped += 1
+        try:
+            return map_run(fd, size_bytes, on_unmap)
+        finally:
+            os.close(fd)
 
     def _settle(self) -> tuple[tuple[tuple[int, int], ...], ...]:
-        """Return what was read, and what is mapped no longer, since the last time.
-
-        Spark still refers to the last batch while it asks for the next one. So of the
-        run just read only those before it are surely let go of.
-        """
+        """Return what was read, and what was unmapped, since the last time."""
         read = () if self._current is None else (self._current,)
-        released, self._mapped = self._mapped[:-1], self._mapped[-1:]
         self._current = None
-        return read, released
+        unmapped = []
+        while self._unmapped:  # more may come at any moment, from any thread
+            unmapped.append(self._unmapped.pop())
+        return read, tuple(unmapped)
 
 
 def _open_node(message: Open) -> NodeReader | None:
@@ -142,9 +186,7 @@ def _open_node(message: Open) -> NodeReader | None:
     try:
         address = Address.of_this_executor()
         sock = connect(address, message.settings)
-        channel: Channel[ToTask] = Channel(sock, ToTask)
-        channel.send(message)
     except CacheUnavailable as error:
         _log.warning("reading without the cache: %s", error)
         return None
-    return NodeReader(channel)
+    return NodeReader(Channel(sock, ToTask), message)

@@ -33,14 +33,15 @@ class Flight:
         begin: Index of its first run among the runs of the extent.
         load: What to read.
         skip: Indexes of runs that are passed over.
-        tasks: Those that it is made for; nobody left, and it is given up.
         waiters: Tasks that wait, by the index of the run they wait for.
         next: Index of the run that comes next.
-        pending: A run that is decoded and waits for room, if one does.
+        pending: A run that is decoded and waits for an answer, if one does.
         granted_bytes: Reserved for a run that is being written.
-        streams: Tasks that will get a run through a pipe, which is not there yet.
+        streams: Tasks that will get a run through a pipe, which is not there yet;
+            None in the place of one that is gone.
         attempt: 0, or 1 the second time.
-        cancelled: Nothing more of it is wanted; its loader has been told.
+        over: No other run comes than the one granted; its loader will say Ended.
+        heard_s: When its loader last said something, or was told to go on.
 
     """
 
@@ -48,14 +49,14 @@ class Flight:
     begin: int
     load: Load
     skip: frozenset[int] = frozenset()
-    tasks: set[Task] = field(default_factory=set)
     waiters: dict[int, list[Task]] = field(default_factory=dict)
     next: int = 0
     pending: Decoded | None = None
     granted_bytes: int = 0
-    streams: list[Task] = field(default_factory=list)
+    streams: list[Task | None] = field(default_factory=list)
     attempt: int = 0
-    cancelled: bool = False
+    over: bool = False
+    heard_s: float = 0.0
 
     def key(self, index: int) -> RunKey:
         """Return the key of a run, by its index in the load."""
@@ -82,6 +83,25 @@ class Flight:
     def is_awaited(self) -> bool:
         """Tell whether somebody waits for a run still to come."""
         return any(self.waiters.values())
+
+    def waiting(self) -> list[Task]:
+        """Return all who wait for anything of it."""
+        streams = [task for task in self.streams if task is not None]
+        return [task for tasks in self.waiters.values() for task in tasks] + streams
+
+    def dismiss(self) -> list[Task]:
+        """Return all who wait for anything of it; they do no longer."""
+        waiting = self.waiting()
+        self.waiters.clear()
+        self.streams.clear()
+        return waiting
+
+    def leave(self, task: Task) -> None:
+        """Forget a task. Its place in line for a pipe stays: the pipe will come."""
+        for waiters in self.waiters.values():
+            if task in waiters:
+                waiters.remove(task)
+        self.streams = [None if other is task else other for other in self.streams]
 
 
 def lay_out(

@@ -19,6 +19,7 @@ from sparkcache.node.lifetime import executor_pid
 if TYPE_CHECKING:
     import socket
     from collections.abc import Iterator
+    from typing import IO
 
     from sparkcache.config import CacheConfig
     from sparkcache.node.address import Address
@@ -36,22 +37,22 @@ def connect(address: Address, config: CacheConfig) -> socket.socket:
     try:
         return address.connect(config.request_timeout_s)
     except OSError:
-        pass
+        pass  # there is none, or none any more
     address.prepare()
     deadline_s = time.monotonic() + config.startup_timeout_s
-    with _elected(address, deadline_s):
-        try:
+    try:
+        with _elected(address, deadline_s) as lock:
+            try:
+                return address.connect(config.request_timeout_s)
+            except OSError:
+                _start(address, config, lock, deadline_s)
             return address.connect(config.request_timeout_s)
-        except OSError:
-            _start(address, config, deadline_s)
-        try:
-            return address.connect(config.request_timeout_s)
-        except OSError as error:
-            raise CacheUnavailable(f"the node ended at once: {error}") from error
+    except OSError as error:
+        raise CacheUnavailable(f"no node could be started: {error}") from error
 
 
 @contextmanager
-def _elected(address: Address, deadline_s: float) -> Iterator[None]:
+def _elected(address: Address, deadline_s: float) -> Iterator[IO[str]]:
     """Hold the lock: whoever has it may start a node."""
     with address.lock.open("w") as lock:
         while True:
@@ -64,18 +65,26 @@ def _elected(address: Address, deadline_s: float) -> Iterator[None]:
                         "another task is still starting the node"
                     ) from None
                 time.sleep(_POLL_S)
-        yield
+        yield lock
 
 
-def _start(address: Address, config: CacheConfig, deadline_s: float) -> None:
-    """Start a node; return when it listens."""
-    command = [sys.executable, "-m", "sparkcache.node", str(address.executor_dir)]
+def _start(
+    address: Address, config: CacheConfig, lock: IO[str], deadline_s: float
+) -> None:
+    """Start a node; return when it listens.
+
+    The lock is its standard input until then. So it is held on, and nobody starts a
+    second one, if this process is killed meanwhile.
+    """
+    # -P: what lies in the working directory is none of the node's modules.
+    command = [sys.executable, "-P", "-m", "sparkcache.node", str(address.executor_dir)]
     command += [str(executor_pid()), msgspec.json.encode(config).decode()]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     with address.log.open("ab") as log:
+        said_before = log.tell()
         starter = subprocess.Popen(  # noqa: S603 - our own interpreter and module
             command,
-            stdin=subprocess.DEVNULL,
+            stdin=lock,
             stdout=log,
             stderr=log,
             env=environment,
@@ -88,6 +97,7 @@ def _start(address: Address, config: CacheConfig, deadline_s: float) -> None:
         starter.wait()
         raise CacheUnavailable("the node did not start in time") from None
     if status:
-        lines = address.log.read_text(errors="replace").splitlines()
-        raise CacheUnavailable(f"the node did not start: {lines[-1:]}")
+        said = address.log.read_bytes()[said_before:].decode(errors="replace")
+        reason = said.strip().rpartition("\n")[2] or "it said nothing"
+        raise CacheUnavailable(f"the node did not start (status {status}): {reason}")
     _log.info("node started, in %s", address.directory)

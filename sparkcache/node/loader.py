@@ -131,7 +131,7 @@ def _deliver(
                 _stream(channel, encoded)
         case _:
             return False
-    return True
+    return not (isinstance(answer, Grant) and answer.last)
 
 
 def _stream(channel: Channel[ToLoader], encoded: EncodedRun) -> None:

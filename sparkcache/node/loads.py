@@ -11,6 +11,9 @@ what exists, not for what was noticed afterwards. The answer:
     Cancel    nobody wants it, nor anything that follows
     later     it is far enough ahead of all its readers
 
+A load that nobody waits for yet gives way to a queued one that somebody waits for;
+otherwise all loaders could wait for readers who wait for a loader.
+
 A load that fails, or whose loader dies, is made once more for those who still wait.
 The second time, its error is theirs.
 """
@@ -18,10 +21,7 @@ The second time, its error is theirs.
 from __future__ import annotations
 
 import logging
-from collections import Counter, deque
 from typing import TYPE_CHECKING, Protocol
-
-from cachetools import LRUCache
 
 from sparkcache.node.flight import Flight, lay_out
 from sparkcache.node.messages import (
@@ -36,47 +36,55 @@ from sparkcache.node.messages import (
     Start,
     Streamed,
 )
+from sparkcache.node.offsets import Offsets
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections import Counter
+    from collections.abc import Callable, Iterator
 
-    from sparkcache.model import Extent, Ledger, RunKey
-    from sparkcache.node.task import Peer, Task
-
-_EXTENTS_REMEMBERED = 10_000
+    from sparkcache.model import RunKey
+    from sparkcache.node.task import Peer, Span, Task
 
 _log = logging.getLogger(__name__)
 
 
 class Room(Protocol):
-    """What loads need of the cache."""
+    """What loads need of the rest of the node."""
 
     def is_held(self, key: RunKey) -> bool:
         """Tell whether a run is there to be served."""
 
+    def is_wanted(self, span: Span) -> bool:
+        """Tell whether any task waits for a run of a span, or will come to one."""
+
+    def is_near(self, key: RunKey, span: Span, size_bytes: int) -> bool:
+        """Tell whether one of a run's readers may be read ahead of so far."""
+
     def reserve(self, size_bytes: int) -> bool:
         """Make room for a run; False if there can be none."""
 
+    def reserve_spare(self, size_bytes: int) -> bool:
+        """Take room for a run if nothing has to go for it."""
+
     def unreserve(self, size_bytes: int) -> None:
         """Give back what was reserved."""
-
-    def ahead_bytes(self) -> int:
-        """Return how far a task may be read ahead of."""
 
 
 class Loads:
     """The loads under way and those that wait for a loader."""
 
-    def __init__(self, room: Room, count: Counter[str]) -> None:
+    def __init__(
+        self, room: Room, count: Counter[str], now: Callable[[], float]
+    ) -> None:
         self._room = room
         self._count = count
+        self._now = now
         self._idle: list[Peer] = []
         self._busy: dict[Peer, Flight] = {}
-        self._queue: deque[Flight] = deque()
+        self._queue: list[Flight] = []
         self._by_key: dict[RunKey, tuple[Flight, int]] = {}
-        self._offsets: LRUCache[tuple[Ledger, Extent], dict[int, int]] = LRUCache(
-            _EXTENTS_REMEMBERED
-        )
+        self._offsets = Offsets()
+        self._heard_s = now()
 
     def __repr__(self) -> str:
         return (
@@ -87,11 +95,6 @@ class Loads:
     def __contains__(self, key: RunKey) -> bool:
         return key in self._by_key
 
-    @property
-    def granted_bytes(self) -> int:
-        """Bytes reserved for runs that are being written."""
-        return sum(flight.granted_bytes for flight in self._busy.values())
-
     # What tasks want
 
     def wait(self, task: Task, place: tuple[int, int], attempt: int = 0) -> None:
@@ -100,7 +103,6 @@ class Loads:
         if key not in self._by_key:
             self.begin(task, place, attempt)
         flight, index = self._by_key[key]
-        flight.tasks.add(task)
         flight.waiters.setdefault(index, []).append(task)
         task.waiting = True
 
@@ -113,47 +115,45 @@ class Loads:
             stretch,
             place[1],
             is_here=lambda key: key in self._by_key or self._room.is_held(key),
-            offsets=self._offsets.get((stretch.ledger, stretch.extent), {}),
+            offsets=self._offsets.of(stretch.ledger, stretch.extent),
         )
         flight.attempt = attempt
-        flight.tasks.add(task)
         for index, key in flight.rest():
             self._by_key[key] = (flight, index)
         self._queue.append(flight)
 
     def is_made_for(self, task: Task) -> bool:
-        """Tell whether a load under way, or queued, is made for a task."""
-        return any(task in flight.tasks for flight in self._flights())
+        """Tell whether a load under way, or queued, brings what a task will want."""
+        return any(
+            not flight.over and task.wants(flight.span()) for flight in self._flights()
+        )
 
     def leave(self, task: Task) -> None:
-        """A task is gone; loads made for it alone are given up."""
+        """A task is gone."""
         for flight in self._flights():
-            flight.tasks.discard(task)
-            for waiters in flight.waiters.values():
-                if task in waiters:
-                    waiters.remove(task)
+            flight.leave(task)
 
     def proceed(self) -> None:
-        """Decide again what could not be decided, and give loaders work."""
-        for peer, flight in list(self._busy.items()):
+        """Give loaders work, and decide what can be decided now."""
+        while self._idle and (flight := self._next_queued()) is not None:
+            self._start(self._idle.pop(), flight)
+        for peer, flight in self._busy.items():
             if flight.pending is not None:
                 self._decide(peer, flight, flight.pending)
-        while self._queue and self._idle:
-            flight = self._queue.popleft()
-            if not flight.tasks:
-                self._forget(flight)
-                continue
-            peer = self._idle.pop()
-            self._busy[peer] = flight
-            self._count["loads"] += 1
-            scan = flight.scan
-            peer.send(Start(scan.root, scan.config, flight.load, flight.skip))
-        if self._queue:
-            # Otherwise every loader might wait for a reader who waits for a loader.
-            for peer, flight in self._busy.items():
-                if flight.pending is not None:
-                    self._cancel(peer, flight)
-                    break
+
+    def tick(self, silence_s: float) -> None:
+        """Time has passed: give up loaders that have been silent for that long."""
+        silent_since_s = self._now() - silence_s
+        for peer, flight in self._busy.items():
+            if flight.pending is None and flight.heard_s < silent_since_s:
+                _log.warning("a loader was silent for %g s: %s", silence_s, flight.load)
+                flight.attempt = 1  # who waits has waited long enough
+                peer.close()
+        if not self._busy and not self._idle and self._heard_s < silent_since_s:
+            for flight in list(self._queue):
+                self._queue.remove(flight)
+                flight.attempt = 1
+                self._give_up(flight, Refused("there is no loader"))
 
     # What loaders say
 
@@ -163,66 +163,75 @@ class Loads:
 
     def decoded(self, peer: Peer, message: Decoded) -> None:
         """A loader asks whether it may put a run into shared memory."""
-        flight = self._busy[peer]
+        flight = self._heard(peer)
         self._learn(flight, message.index, message.offset)
         flight.next = message.index
-        self._decide(peer, flight, message)
+        flight.pending = message
 
     def passed(self, peer: Peer, message: Passed) -> None:
         """A loader passed over a run."""
-        flight = self._busy[peer]
+        flight = self._heard(peer)
         self._learn(flight, message.index, message.offset)
         flight.next = message.index + 1
 
     def loaded(self, peer: Peer, index: int) -> tuple[RunKey, int, list[Task]]:
         """A loader hands over a run; return its key, size, and who waits for it."""
-        flight = self._busy[peer]
+        flight = self._heard(peer)
         size_bytes, flight.granted_bytes = flight.granted_bytes, 0
         flight.next = index + 1
         key = flight.key(index)
         del self._by_key[key]
-        return key, size_bytes, self._dismiss(flight, index)
+        return key, size_bytes, flight.waiters.pop(index, [])
 
     def streamed(self, peer: Peer, fd: int) -> None:
         """A loader hands over the end of a pipe that a denied run comes through."""
-        flight = self._busy[peer]
-        if flight.streams:
+        task = self._heard(peer).streams.pop(0)
+        if task is not None:
             self._count["streamed"] += 1
-            flight.streams.pop(0).peer.send(Streamed(), fd)
+            task.waiting = False
+            task.peer.send(Streamed(), fd)
 
     def ended(self, peer: Peer, message: Ended) -> None:
         """A loader is through with its load."""
         self._count["gets"] += message.gets
         self._count["received_bytes"] += message.received_bytes
         self._count["retries"] += message.retries
-        flight = self._busy.pop(peer)
+        flight = self._heard(peer)
+        del self._busy[peer]
         self._idle.append(peer)
-        self._fail(flight, Refused("the load ended before this run"))
+        self._give_up(flight, Refused("the load ended before this run"))
 
     def failed(self, peer: Peer, message: Failed) -> None:
         """The storage failed a loader; `ended` follows."""
-        flight = self._busy[peer]
+        flight = self._heard(peer)
+        flight.over = True
         _log.warning("load failed, attempt %d: %s", flight.attempt + 1, message.error())
         self._count["failures"] += 1
-        self._fail(flight, message)
+        self._give_up(flight, message)
 
     def loader_gone(self, peer: Peer) -> None:
         """A loader died."""
         if peer in self._idle:
             self._idle.remove(peer)
         flight = self._busy.pop(peer, None)
-        if flight is not None:
-            self._count["failures"] += 1
+        if flight is None:
+            return
+        _log.warning("a loader died, attempt %d: %s", flight.attempt + 1, flight.load)
+        self._count["failures"] += not flight.over
+        if flight.granted_bytes:
             self._room.unreserve(flight.granted_bytes)
-            flight.granted_bytes = 0
-            self._fail(flight, Refused("its loader died, twice"))
+        self._give_up(flight, Refused("the loader of this run died"))
 
     def retire(self) -> Peer | None:
         """Return a loader that has no work, which is forgotten; None if all have."""
         return self._idle.pop() if self._idle else None
 
+    def waiting(self) -> list[Task]:
+        """List the tasks that wait, once for each time they do."""
+        return [task for flight in self._flights() for task in flight.waiting()]
+
     def check(self) -> None:
-        """Assert the invariants. For tests."""
+        """Assert the invariants, which hold after `proceed`. For tests."""
         flights = list(self._flights())
         assert not set(self._idle) & self._busy.keys()
         for key, (flight, index) in self._by_key.items():
@@ -230,87 +239,115 @@ class Loads:
             assert flight.key(index) == key
             assert index >= flight.next
             assert index not in flight.skip
-        waiting = [
-            task
-            for flight in flights
-            for waiters in flight.waiters.values()
-            for task in waiters
-        ]
+        for flight in flights:
+            assert flight.pending is None or not (flight.is_awaited() or flight.over)
+            for index, tasks in flight.waiters.items():
+                assert not tasks or self._by_key[flight.key(index)] == (flight, index)
+        assert not (self._idle and any(flight.is_awaited() for flight in self._queue))
+        waiting = self.waiting()
         assert len(waiting) == len(set(waiting))
         assert all(task.waiting for task in waiting)
+        self._offsets.check()
 
     def _flights(self) -> Iterator[Flight]:
         yield from self._busy.values()
         yield from self._queue
 
+    def _next_queued(self) -> Flight | None:
+        """Take the next flight that is worth it; those awaited go first."""
+        while self._queue:
+            flight = min(self._queue, key=lambda flight: not flight.is_awaited())
+            self._queue.remove(flight)
+            if flight.is_awaited() or self._room.is_wanted(flight.span()):
+                return flight
+            self._forget(flight)
+        return None
+
+    def _start(self, peer: Peer, flight: Flight) -> None:
+        self._busy[peer] = flight
+        self._count["loads"] += 1
+        flight.heard_s = self._now()
+        scan = flight.scan
+        peer.send(Start(scan.root, scan.config, flight.load, flight.skip))
+
     def _decide(self, peer: Peer, flight: Flight, run: Decoded) -> None:
         """Answer a loader that has decoded a run, or leave it waiting."""
-        if flight.is_awaited():
-            granted = self._room.reserve(run.size_bytes)
-        elif not any(task.wants(flight.span()) for task in flight.tasks):
-            self._cancel(peer, flight)
-            return
-        else:
-            granted = self._may_go_ahead(flight, run)
-            if not granted:
-                flight.pending = run
+        span, key = flight.span(run.index), flight.key(run.index)
+        is_wanted = self._room.is_wanted(span)
+        if not flight.is_awaited():
+            if not self._room.is_wanted(flight.span()):
+                self._cancel(peer, flight)
                 return
-        flight.pending = None
-        if granted:
-            flight.granted_bytes = run.size_bytes
-            peer.send(Grant())
-            return
+            if self._must_give_way():
+                self._give_way(peer, flight, run)
+                return
+            if is_wanted and not self._room.is_near(key, span, run.size_bytes):
+                return
+        # What is only on the way to what is wanted may cost nobody anything.
+        reserve = self._room.reserve if is_wanted else self._room.reserve_spare
+        if reserve(run.size_bytes):
+            self._grant(peer, flight, run, Grant())
+        elif flight.is_awaited() or not is_wanted:
+            self._deny(peer, flight, run)
+
+    def _must_give_way(self) -> bool:
+        awaited = sum(flight.is_awaited() for flight in self._queue)
+        return awaited > sum(flight.over for flight in self._busy.values())
+
+    def _give_way(self, peer: Peer, flight: Flight, run: Decoded) -> None:
+        """End a load for the sake of another; what is decoded is not lost."""
+        if self._room.reserve(run.size_bytes):
+            self._forget(flight, run.index + 1)
+            flight.over = True
+            self._grant(peer, flight, run, Grant(last=True))
+        else:
+            self._cancel(peer, flight)
+
+    def _grant(self, peer: Peer, flight: Flight, run: Decoded, grant: Grant) -> None:
+        flight.granted_bytes = run.size_bytes
+        self._answer(peer, flight, grant)
+
+    def _deny(self, peer: Peer, flight: Flight, run: Decoded) -> None:
         del self._by_key[flight.key(run.index)]
         flight.next = run.index + 1
-        flight.streams = self._dismiss(flight, run.index)
-        peer.send(Deny(len(flight.streams)))
-
-    def _may_go_ahead(self, flight: Flight, run: Decoded) -> bool:
-        """Reserve room for a run that nobody waits for, if it may be so far ahead."""
-        limit_bytes = self._room.ahead_bytes() - run.size_bytes
-        readers = [task for task in flight.tasks if task.wants(flight.span(run.index))]
-        if not any(sum(task.ahead.values()) <= limit_bytes for task in readers):
-            return False
-        if not self._room.reserve(run.size_bytes):
-            return False
-        for task in readers:
-            task.ahead[flight.key(run.index)] = run.size_bytes
-        return True
+        flight.streams += flight.waiters.pop(run.index, [])
+        self._count["served_bytes"] += run.size_bytes * len(flight.streams)
+        self._answer(peer, flight, Deny(len(flight.streams)))
 
     def _cancel(self, peer: Peer, flight: Flight) -> None:
-        """Tell a loader that waits for an answer to drop the rest of its load."""
-        flight.pending = None
-        flight.cancelled = True
         self._forget(flight)
-        peer.send(Cancel())
+        flight.over = True
+        self._answer(peer, flight, Cancel())
 
-    def _fail(self, flight: Flight, message: Failed | Refused) -> None:
-        """Give up a flight; those who wait get another, or what went wrong."""
-        waiters = [
-            task
-            for index in list(flight.waiters)
-            for task in self._dismiss(flight, index)
-        ]
+    def _answer(
+        self, peer: Peer, flight: Flight, answer: Grant | Deny | Cancel
+    ) -> None:
+        flight.pending = None
+        flight.heard_s = self._now()
+        peer.send(answer)
+
+    def _give_up(self, flight: Flight, message: Failed | Refused) -> None:
+        """Forget a flight; those who wait get another, or what went wrong."""
+        waiters = flight.dismiss()
         self._forget(flight)
         for task in waiters:
             if flight.attempt == 0:
                 self.wait(task, task.cursor, attempt=1)
             else:
+                task.waiting = False
                 task.peer.send(message)
 
-    def _forget(self, flight: Flight) -> None:
-        for _, key in flight.rest():
-            if self._by_key.get(key, (None,))[0] is flight:
+    def _forget(self, flight: Flight, first: int = 0) -> None:
+        """Promise a flight's runs to nobody any more, from that index on."""
+        for index, key in flight.rest():
+            if index >= first and self._by_key.get(key) == (flight, index):
                 del self._by_key[key]
-        flight.tasks.clear()
 
-    def _dismiss(self, flight: Flight, index: int) -> list[Task]:
-        """Return those who wait for a run; they do no longer."""
-        waiters = flight.waiters.pop(index, [])
-        for task in waiters:
-            task.waiting = False
-        return waiters
+    def _heard(self, peer: Peer) -> Flight:
+        flight = self._busy[peer]
+        flight.heard_s = self._heard_s = self._now()
+        return flight
 
     def _learn(self, flight: Flight, index: int, offset: int) -> None:
-        known = self._offsets.setdefault((flight.load.ledger, flight.load.extent), {})
-        known[flight.load.runs[index].first] = offset
+        load = flight.load
+        self._offsets.learn(load.ledger, load.extent, load.runs[index].first, offset)

@@ -1,7 +1,8 @@
 """What tasks, the node and its loaders say to each other.
 
     task -> node      Open, Take, Finish, EndPlans, Ask
-    node -> task      Served and Streamed (with a descriptor), Failed, Refused, Told
+    node -> task      Served and Streamed (with a descriptor), Failed, Refused,
+                      Patience, Told
     node -> loader    Start, Grant, Deny, Cancel
     loader -> node    Decoded, Loaded and Streamed (with a descriptor), Passed, Ended,
                       Failed
@@ -113,6 +114,10 @@ class Refused(Message, frozen=True):
     reason: str
 
 
+class Patience(Message, frozen=True):
+    """The run that the task waits for is being seen to: the node lives."""
+
+
 class Told(Message, frozen=True):
     """The node's metrics."""
 
@@ -129,7 +134,9 @@ class Start(Message, frozen=True):
 
 
 class Grant(Message, frozen=True):
-    """There is room for the run just decoded."""
+    """There is room for the run just decoded. After the `last` one the load is over."""
+
+    last: bool = False
 
 
 class Deny(Message, frozen=True):
@@ -172,6 +179,6 @@ class Ended(Message, frozen=True):
 
 
 FromTask: TypeAlias = Open | Take | Finish | EndPlans | Ask
-ToTask: TypeAlias = Served | Streamed | Failed | Refused | Told
+ToTask: TypeAlias = Served | Streamed | Failed | Refused | Patience | Told
 ToLoader: TypeAlias = Start | Grant | Deny | Cancel
 FromLoader: TypeAlias = Decoded | Passed | Loaded | Streamed | Ended | Failed

@@ -8,6 +8,7 @@ import os
 import resource
 import signal
 import socket
+import sys
 from typing import TYPE_CHECKING
 
 from sparkcache.node.address import Address, require_same_user
@@ -36,9 +37,10 @@ if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
     from sparkcache.config import CacheConfig
+    from sparkcache.node.task import Peer
 
 _TICK_S = 0.5
-_RESTART_S = 0.1
+_PAUSE_S = 0.1
 _SPARE_DESCRIPTORS = 512
 
 _log = logging.getLogger(__name__)
@@ -54,6 +56,7 @@ def serve(address: Address, config: CacheConfig, executor_pid: int) -> None:
     if os.fork():
         os._exit(0)
     os.setsid()
+    _let_go_of_standard_input()
     loop = asyncio.new_event_loop()
     server = _Server(loop, listener, config)
     watch(loop, pid=executor_pid, directory=address.executor_dir, on_end=loop.stop)
@@ -61,8 +64,8 @@ def serve(address: Address, config: CacheConfig, executor_pid: int) -> None:
     try:
         loop.run_forever()
     finally:
-        server.close()
         address.remove_socket()
+        server.close()
         _log.info("node ends: %s", server.service.metrics())
 
 
@@ -72,35 +75,42 @@ class _Server:
     ) -> None:
         self._loop = loop
         self._listener = listener
-        self._loaders: dict[int, AsyncChannel[FromLoader]] = {}
-        self._ending = False
+        self._loaders: dict[Peer, int] = {}
+        self._dying: set[int] = set()
         self.service = Service(
             config,
-            max_runs=_raise_descriptor_limit() - _SPARE_DESCRIPTORS,
+            max_runs=_most_runs(),
             now=loop.time,
             close_fd=os.close,
             on_configure=self._adjust_loaders,
         )
         self._adjust_loaders(config)
         listener.setblocking(False)
-        loop.add_reader(listener, self._accept)
+        self._listen()
         self._tick()
 
     def close(self) -> None:
-        self._ending = True
-        for channel in list(self._loaders.values()):
-            channel.close()
         self._listener.close()
+        for pid in self._loaders.values():
+            os.kill(pid, signal.SIGKILL)
 
     def _tick(self) -> None:
-        self.service.tick()
         self._loop.call_later(_TICK_S, self._tick)
+        self.service.tick()
+        for pid in list(self._dying):
+            self._bury(pid)
+
+    def _listen(self) -> None:
+        self._loop.add_reader(self._listener, self._accept)
 
     def _accept(self) -> None:
         try:
             sock, _ = self._listener.accept()
         except OSError as error:
             _log.warning("no connection: %s", error)
+            # Later, so that a want of descriptors does not keep the node busy.
+            self._loop.remove_reader(self._listener)
+            self._loop.call_later(_PAUSE_S, self._listen)
             return
         try:
             require_same_user(sock)
@@ -113,29 +123,39 @@ class _Server:
     def _adjust_loaders(self, config: CacheConfig) -> None:
         wanted = config.loaders or len(os.sched_getaffinity(0))
         while len(self._loaders) < wanted:
-            self._start_loader()
-        for _ in range(len(self._loaders) - wanted):
+            try:
+                self._start_loader()
+            except OSError as error:
+                _log.warning("no loader could be started: %s", error)
+                self._loop.call_later(_PAUSE_S, self._restart_loaders)
+                break
+        while len(self._loaders) > wanted:
             peer = self.service.loads.retire()
             if peer is None:
                 break  # it is retired when its load has ended
             peer.close()
+            self._kill(self._loaders.pop(peer))
 
     def _start_loader(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        pid = fork_loader(theirs)
-        theirs.close()
+        with theirs:
+            try:
+                pid = fork_loader(theirs)
+            except OSError:
+                ours.close()
+                raise
         channel: AsyncChannel[FromLoader] = AsyncChannel(
             self._loop,
             ours,
             FromLoader,
-            on_message=lambda message, fd: self._loader_says(pid, message, fd),
-            on_close=lambda: self._loader_gone(pid),
+            on_message=lambda message, fd: self._loader_says(channel, message, fd),
+            on_close=lambda: self._loader_gone(channel),
         )
-        self._loaders[pid] = channel
+        self._loaders[channel] = pid
         self.service.loader_ready(channel)
 
-    def _loader_says(self, pid: int, message: FromLoader, fd: int | None) -> None:
-        service, peer = self.service, self._loaders[pid]
+    def _loader_says(self, peer: Peer, message: FromLoader, fd: int | None) -> None:
+        service = self.service
         match message:
             case Decoded():
                 service.decoded(peer, message)
@@ -144,8 +164,10 @@ class _Server:
             case Loaded() if fd is not None:
                 service.loaded(peer, message.index, fd)
             case Streamed() if fd is not None:
-                service.streamed(peer, fd)
-                os.close(fd)
+                try:
+                    service.streamed(peer, fd)
+                finally:
+                    os.close(fd)
             case Failed():
                 service.failed(peer, message)
             case Ended():
@@ -154,17 +176,26 @@ class _Server:
             case _:
                 peer.close()
 
-    def _loader_gone(self, pid: int) -> None:
-        peer = self._loaders.pop(pid)
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
+    def _loader_gone(self, peer: Peer) -> None:
+        pid = self._loaders.pop(peer, None)
+        if pid is None:
+            return  # retired
+        self._kill(pid)
         self.service.loader_gone(peer)
         # Later, so that a loader that cannot live does not keep the node busy.
-        self._loop.call_later(_RESTART_S, self._restart_loaders)
+        self._loop.call_later(_PAUSE_S, self._restart_loaders)
 
     def _restart_loaders(self) -> None:
-        if not self._ending:
-            self._adjust_loaders(self.service.config)
+        self._adjust_loaders(self.service.config)
+
+    def _kill(self, pid: int) -> None:
+        os.kill(pid, signal.SIGKILL)  # nobody else has this pid while it is not buried
+        self._dying.add(pid)
+        self._bury(pid)
+
+    def _bury(self, pid: int) -> None:
+        if os.waitpid(pid, os.WNOHANG)[0]:
+            self._dying.discard(pid)
 
 
 class _TaskConnection:
@@ -199,8 +230,17 @@ class _TaskConnection:
         self._service.close(self._task)
 
 
-def _raise_descriptor_limit() -> int:
-    """Allow as many descriptors as may be: one is needed for each run."""
+def _let_go_of_standard_input() -> None:
+    """Close what the starter was given to hold until the node listens."""
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+
+
+def _most_runs() -> int:
+    """Allow as many descriptors as may be, one for each run; return for how many."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    return most
+    if most == resource.RLIM_INFINITY:
+        return sys.maxsize
+    return most - min(_SPARE_DESCRIPTORS, most // 2)

@@ -16,7 +16,13 @@ from sparkcache.cache import RunCache, Settings, resolve_ttl
 from sparkcache.consumers import ExpectedReads
 from sparkcache.metrics import Metrics
 from sparkcache.node.loads import Loads
-from sparkcache.node.messages import PROTOCOL_VERSION, Refused, Served, Told
+from sparkcache.node.messages import (
+    PROTOCOL_VERSION,
+    Patience,
+    Refused,
+    Served,
+    Told,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -35,10 +41,10 @@ if TYPE_CHECKING:
         Passed,
         Take,
     )
-    from sparkcache.node.task import Peer, Task
+    from sparkcache.node.task import Peer, Span, Task
 
 _AHEAD_SHARE = 4  # of the byte limit, all tasks together may be read ahead of
-_SCOUTED_RUNS = 16
+_MOST_RUNS_AHEAD = 64
 
 _log = logging.getLogger(__name__)
 
@@ -93,7 +99,7 @@ class Service:
         self._tasks: set[Task] = set()
         self._count: Counter[str] = Counter()
         self._peak_bytes = 0
-        self.loads = Loads(self, self._count)
+        self.loads = Loads(self, self._count, now)
 
     def __repr__(self) -> str:
         return f"Service({len(self._tasks)} tasks, {self.loads!r}, {self._cache!r})"
@@ -114,17 +120,18 @@ class Service:
                 self._recount(plan)
         task.begin(message.scan, message.token, tuple(p.id for p in message.plans))
         self._tasks.add(task)
+        self.loads.proceed()
 
     def take(self, task: Task, message: Take) -> None:
         """A task wants a run."""
         place = (message.stretch, message.index)
-        if task.waiting or not task.reads(place):
+        if task.waiting or place <= task.cursor or not task.reads(place):
+            _log.warning("a task asked out of order: %s after %s", place, task.cursor)
             task.peer.close()
             return
         self._settle(task, message)
-        task.cursor = place
+        task.ask(place)
         key = task.key(place)
-        task.ahead.pop(key, None)
         self._count["requests"] += 1
         cached = self._cache.get(key, self._now())
         if cached is not None:
@@ -133,12 +140,14 @@ class Service:
         else:
             self._count["waits" if key in self.loads else "misses"] += 1
             self.loads.wait(task, place)
-        self._scout(task)
+        self._read_ahead(task)
         self.loads.proceed()
 
     def finish(self, task: Task, message: Finish) -> None:
         """A task wants no more."""
         self._settle(task, message)
+        if not task.waiting:
+            task.finish()
         self.loads.proceed()
 
     def close(self, task: Task) -> None:
@@ -154,6 +163,7 @@ class Service:
         """Plans are over: what nobody else waits for is dropped."""
         for plan in self._plans.end(message.ids):
             self._recount(plan, is_over=True)
+        self.loads.proceed()
 
     def ask(self, peer: Peer) -> None:
         """Somebody wants to know."""
@@ -169,15 +179,18 @@ class Service:
     def decoded(self, peer: Peer, message: Decoded) -> None:
         """A loader asks whether it may put a run into shared memory."""
         self.loads.decoded(peer, message)
+        self.loads.proceed()
 
     def passed(self, peer: Peer, message: Passed) -> None:
         """A loader passed over a run."""
         self.loads.passed(peer, message)
+        self.loads.proceed()
 
     def loaded(self, peer: Peer, index: int, fd: int) -> None:
         """A loader hands over a run that it was granted; the descriptor too."""
         key, size_bytes, waiters = self.loads.loaded(peer, index)
         now_s = self._now()
+        self._free(self._cache.expire(now_s))  # or it might be held, and overdue
         cached = self._cache.insert(
             key,
             fd,
@@ -191,10 +204,8 @@ class Service:
             self._count["inserts"] += 1
         for task in waiters:
             held = self._cache.get(key, now_s) or cached
-            if held is None:
-                task.peer.send(Refused("the run outlived its time at once"))
-            else:
-                self._serve(task, held)
+            assert held is not None, "held, or inserted just now"
+            self._serve(task, held)
         self.loads.proceed()
 
     def streamed(self, peer: Peer, fd: int) -> None:
@@ -229,14 +240,27 @@ class Service:
         self._peak_bytes = max(self._peak_bytes, self._cache.held_bytes)
         return fits
 
+    def reserve_spare(self, size_bytes: int) -> bool:
+        """Take room for a run if nothing has to go for it."""
+        spare_bytes = self._cache.settings.trigger_bytes - self._cache.held_bytes
+        return size_bytes <= spare_bytes and self.reserve(size_bytes)
+
     def unreserve(self, size_bytes: int) -> None:
         """Give back what was reserved."""
         self._cache.unreserve(size_bytes)
 
-    def ahead_bytes(self) -> int:
-        """Return how far a task may be read ahead of."""
-        share = self.config.max_bytes // (_AHEAD_SHARE * max(len(self._tasks), 1))
-        return min(self.config.read_ahead_bytes, share)
+    def is_wanted(self, span: Span) -> bool:
+        """Tell whether any task waits for a run of a span, or will come to one."""
+        return any(task.wants(span) for task in self._tasks)
+
+    def is_near(self, key: RunKey, span: Span, size_bytes: int) -> bool:
+        """Tell whether one of a run's readers may be read ahead of so far."""
+        most_bytes = self._most_bytes_ahead() - size_bytes
+        return any(
+            self._is_near(task, key, most_bytes)
+            for task in self._tasks
+            if task.wants(span)
+        )
 
     # The node
 
@@ -244,15 +268,19 @@ class Service:
         """Take over new settings."""
         if config == self.config:
             return
+        settings = cache_settings(config, self._max_runs)
         _log.info("settings change: %s", config)
         self.config = config
-        settings = cache_settings(config, self._max_runs)
         self._free(self._cache.configure(settings, self._now()))
         self._on_configure(config)
 
     def tick(self) -> None:
         """Time has passed: let go of what has outlived it."""
         self._free(self._cache.expire(self._now()))
+        self.loads.tick(self.config.request_timeout_s)
+        for task in self._tasks:
+            if task.waiting:
+                task.peer.send(Patience())
         self.loads.proceed()
 
     def metrics(self) -> Metrics:
@@ -274,6 +302,7 @@ class Service:
         self._cache.check()
         self._plans.check()
         self.loads.check()
+        assert set(self.loads.waiting()) == {t for t in self._tasks if t.waiting}
 
     def _settle(self, task: Task, message: Take | Finish) -> None:
         """Note what a task has read, and what it maps no longer."""
@@ -281,37 +310,58 @@ class Service:
         for place in filter(task.reads, message.read):
             key, ordinal = task.key(place), task.ordinal(place)
             if self._plans.mark_read(task.plan_ids, task.token, ordinal, key):
-                left = self._cache.mark_read(key, self._now())
+                left = self._plans.expected(key)  # of several plans, maybe
+                self._cache.mark_read(key, self._now())
                 if left == 0 and self.config.drop_after_last_read:
                     self._drop(key, "evicted_by_last_read")
+                else:
+                    self._cache.set_expected(key, left, self._now())
         for place in message.released:
             cached = task.pins.pop(place, None)
             if cached is not None:
                 self._cache.unpin(cached)
 
     def _serve(self, task: Task, cached: CachedRun[int]) -> None:
-        if task.cursor not in task.pins:
-            self._cache.pin(cached)
-            task.pins[task.cursor] = cached
+        self._cache.pin(cached)
+        task.pins[task.cursor] = cached
+        task.waiting = False
         self._count["served_bytes"] += cached.size_bytes
         task.peer.send(Served(cached.size_bytes), cached.value)
 
-    def _scout(self, task: Task) -> None:
+    def _read_ahead(self, task: Task) -> None:
         """Begin the next load of a task that none is made for, if it may go ahead."""
         if self.loads.is_made_for(task):
             return
-        if sum(task.ahead.values()) >= self.ahead_bytes():
-            return
-        for place in task.scout(_SCOUTED_RUNS):
+        left_bytes = self._most_bytes_ahead()
+        for place in task.coming(_MOST_RUNS_AHEAD):
             key = task.key(place)
-            if key not in self.loads and not self.is_held(key):
-                self.loads.begin(task, place)
+            cached = self._cache.peek(key, self._now())
+            if cached is None:
+                if left_bytes > 0 and key not in self.loads:
+                    self.loads.begin(task, place)
                 return
+            left_bytes -= cached.size_bytes
+
+    def _most_bytes_ahead(self) -> int:
+        """Return how many bytes may be held of what a task comes to next."""
+        share = self.config.max_bytes // (_AHEAD_SHARE * max(len(self._tasks), 1))
+        return min(self.config.read_ahead_bytes, share)
+
+    def _is_near(self, task: Task, key: RunKey, most_bytes: int) -> bool:
+        """Tell whether no more bytes than that lie between a task and a run."""
+        for place in task.coming(_MOST_RUNS_AHEAD):
+            if most_bytes < 0 or task.key(place) == key:
+                return most_bytes >= 0
+            cached = self._cache.peek(task.key(place), self._now())
+            most_bytes -= 0 if cached is None else cached.size_bytes
+        return False
 
     def _recount(self, plan: Plan, *, is_over: bool = False) -> None:
         """Set the expected reads of what is held of a plan's topics."""
         for topic in {consumer.topic for consumer in plan.consumers}:
             for key in self._cache.keys_of(topic):
+                if not plan.reads(key):
+                    continue
                 expected = self._plans.expected(key)
                 if is_over and not expected:
                     self._drop(key, "evicted_by_plan_end")

@@ -45,10 +45,10 @@ class Task:
         scan: What it reads; None until it has said so.
         token: As whom it reads.
         plan_ids: The plans that it reads under.
-        cursor: Stretch and index of the run it asked for last.
+        cursor: Stretch and index of the run it asked for last; or what is before the
+            first, or after the last one.
         waiting: Whether it waits for that run.
         pins: Runs that it maps, by stretch and index.
-        ahead: Sizes of runs that were loaded for it and that it has not asked for yet.
 
     """
 
@@ -56,12 +56,11 @@ class Task:
     scan: Scan | None = None
     token: ReadToken | None = None
     plan_ids: tuple[str, ...] = ()
-    cursor: tuple[int, int] = (0, 0)
+    cursor: tuple[int, int] = (0, -1)
     waiting: bool = False
     pins: dict[tuple[int, int], CachedRun[int]] = field(default_factory=dict)
-    ahead: dict[RunKey, int] = field(default_factory=dict)
-    _scouted: int = 0
-    _begins: tuple[int, ...] = ()
+    _next: int = 0
+    _begins: tuple[int, ...] = (0,)
     _stretch_of: dict[tuple[Ledger, Extent], int] = field(default_factory=dict)
 
     def begin(self, scan: Scan, token: ReadToken, plan_ids: tuple[str, ...]) -> None:
@@ -73,6 +72,16 @@ class Task:
             (stretch.ledger, stretch.extent): at
             for at, stretch in enumerate(scan.stretches)
         }
+
+    def ask(self, place: tuple[int, int]) -> None:
+        """Note which run it asks for; the next one comes after it."""
+        self.cursor = place
+        self._next = self.ordinal(place) + 1
+
+    def finish(self) -> None:
+        """Note that it will ask for nothing more."""
+        self.cursor = (len(self.stretches), 0)
+        self._next = self._begins[-1]
 
     @property
     def stretches(self) -> tuple[Stretch, ...]:
@@ -104,17 +113,11 @@ class Task:
         stretch = self.stretches[at]
         first = stretch.start
         if at == self.cursor[0]:
-            first = self.cursor[1] + (not self.waiting)
+            first = max(first, self.cursor[1] + (not self.waiting))
         return max(first, span.first) < min(stretch.stop, span.stop)
 
-    def scout(self, most: int) -> Iterator[tuple[int, int]]:
-        """Yield the places that it comes to next, each once in its life.
-
-        Looks no further than `most` runs beyond its cursor.
-        """
-        self._scouted = max(self._scouted, self.ordinal(self.cursor) + 1)
-        limit = min(self.ordinal(self.cursor) + most, self._begins[-1])
-        while self._scouted < limit:
-            ordinal, self._scouted = self._scouted, self._scouted + 1
+    def coming(self, most: int) -> Iterator[tuple[int, int]]:
+        """Yield the places that it comes to next, that many at most."""
+        for ordinal in range(self._next, min(self._next + most, self._begins[-1])):
             at = bisect_right(self._begins, ordinal) - 1
             yield at, self.stretches[at].start + ordinal - self._begins[at]

@@ -39,7 +39,10 @@ class Node:
 
 @pytest.fixture
 def node(spark: SparkSession, tmp_path: Path) -> Node:
+    """The session's node, which is emptied of what other tests have read."""
+    spark.conf.set("spark.sparkcache.maxBytes", "0")
     write(tmp_path / "warm-up").load(spark).limit(1).collect()
+    spark.conf.unset("spark.sparkcache.maxBytes")
     return Node(spark)
 
 

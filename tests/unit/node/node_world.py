@@ -1,0 +1,349 @@
+"""A Service with readers and loaders around it that are driven step by step.
+
+The topic has extents of runs of one entry, each of 10 stored bytes and one page.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import count
+
+from sparkcache.config import CacheConfig
+from sparkcache.consumers import Consumer, Plan
+from sparkcache.fetch import Scan, Stretch
+from sparkcache.model import Extent, Ledger, ObjectId, Position, ReadToken, Run, RunKey
+from sparkcache.node.messages import (
+    PROTOCOL_VERSION,
+    Cancel,
+    Decoded,
+    Deny,
+    Ended,
+    EndPlans,
+    Failed,
+    Finish,
+    Grant,
+    Message,
+    Open,
+    Passed,
+    Patience,
+    Served,
+    Start,
+    Streamed,
+    Take,
+)
+from sparkcache.node.service import Service
+from sparkcache.node.task import Task
+
+SIZE = 4096
+STORED = 10
+RUNS = 100
+ROOT = "memory://bucket"
+TOPIC = "persistent://shop/eu/orders"
+CONFIG = CacheConfig(max_bytes=1 << 30, request_timeout_s=60)
+FAILURE = Failed("memory://bucket/0", 70, "a frame", "nothing")
+
+Place = tuple[int, int]
+
+
+def ledger(number: int) -> Ledger:
+    return Ledger("fake", TOPIC, number, ObjectId(f"{ROOT}/{number}", 1000, "v1"))
+
+
+def stretch(number: int, start: int, stop: int, runs: int = RUNS) -> Stretch:
+    extent = Extent(0, runs - 1, 0, runs * STORED)
+    every = tuple(Run(entry, entry) for entry in range(runs))
+    return Stretch(ledger(number), extent, every, start, stop)
+
+
+def key(entry: int, number: int = 0) -> RunKey:
+    return RunKey(ledger(number), Run(entry, entry))
+
+
+def plan(name: str, *ends: int | None) -> Plan:
+    """A plan with one consumer for each end, which reads from the beginning."""
+    return Plan(
+        name,
+        tuple(
+            Consumer(TOPIC, end=None if end is None else Position(0, end))
+            for end in ends
+        ),
+    )
+
+
+class FakePeer:
+    """Records what it is sent."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[Message, int | None]] = []
+        self.is_closed = False
+
+    def send(self, message: Message, fd: int | None = None) -> None:
+        if not self.is_closed:
+            self.sent.append((message, fd))
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+class FakeLoader(FakePeer):
+    """Does what it is told, one step at a time."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self._world = world
+        self._start: Start | None = None
+        self._index = 0
+        self._is_asking = False
+        world.service.loader_ready(self)
+
+    def step(self) -> bool:
+        """Say one thing to the node, if there is one to say."""
+        service = self._world.service
+        if self._start is None:
+            if not self.sent:
+                return False
+            message, _ = self.sent.pop(0)
+            assert isinstance(message, Start)
+            self._start, self._index = message, 0
+            self._world.loads.append(message)
+            return True
+        if self._is_asking:
+            return self._obey()
+        load = self._start.load
+        if self._index == len(load.runs):
+            self._end()
+        elif self._index in self._start.skip:
+            service.passed(self, Passed(self._index, self._offset()))
+            self._index += 1
+        else:
+            self._is_asking = True
+            self._world.decoded.append(load.runs[self._index].first)
+            service.decoded(self, Decoded(self._index, SIZE, self._offset()))
+        return True
+
+    def fail(self) -> None:
+        """Find that the storage does not deliver."""
+        assert self.is_loading
+        self._world.service.failed(self, FAILURE)
+        self._end()
+
+    def die(self) -> None:
+        self._world.loaders.remove(self)
+        self._world.service.loader_gone(self)
+
+    @property
+    def is_loading(self) -> bool:
+        return self._start is not None and not self._is_asking
+
+    @property
+    def is_asking(self) -> bool:
+        return self._is_asking
+
+    def _obey(self) -> bool:
+        if not self.sent:
+            return False
+        self._is_asking = False
+        index, self._index = self._index, self._index + 1
+        answer, _ = self.sent.pop(0)
+        match answer:
+            case Grant():
+                fd = self._world.create()
+                self._world.service.loaded(self, index, fd)
+                if answer.last:
+                    self._end()
+            case Deny():
+                for _ in range(answer.readers):
+                    self._world.service.streamed(self, -1)
+            case Cancel():
+                self._end()
+            case _:
+                raise AssertionError(answer)
+        return True
+
+    def _offset(self) -> int:
+        assert self._start is not None
+        return self._start.load.runs[self._index].first * STORED
+
+    def _end(self) -> None:
+        self._start = None
+        self._world.service.ended(self, Ended(1, 0, 0))
+
+
+class Reader(FakePeer):
+    """A task that asks for its runs one after another, as the real one does."""
+
+    def __init__(self, world: World, scan: Scan) -> None:
+        super().__init__()
+        self._world = world
+        self.task = Task(self)
+        self._places = [
+            (at, index)
+            for at, part in enumerate(scan.stretches)
+            for index in range(part.start, part.stop)
+        ]
+        self._asked = 0
+        self.answers: list[Message] = []
+        self.mapped: dict[Place, int] = {}
+        self.is_gone = False
+
+    def send(self, message: Message, fd: int | None = None) -> None:
+        if self.is_closed:
+            return
+        super().send(message, fd)
+        if isinstance(message, Patience):
+            assert self.is_waiting
+            return
+        self.answers.append(message)
+        if isinstance(message, Served):
+            assert fd in self._world.open_fds
+            self.mapped[self._places[self._asked - 1]] = fd
+
+    @property
+    def is_waiting(self) -> bool:
+        return self._asked > len(self.answers)
+
+    @property
+    def is_refused(self) -> bool:
+        return bool(self.answers) and not isinstance(
+            self.answers[-1], (Served, Streamed)
+        )
+
+    @property
+    def wants_more(self) -> bool:
+        return not (self.is_gone or self.is_waiting or self.is_refused or self.is_done)
+
+    @property
+    def is_done(self) -> bool:
+        return len(self.answers) == len(self._places)
+
+    def ask(self) -> Message | None:
+        """Ask for the next run; return the answer, if it comes at once."""
+        read = self._places[self._asked - 1 : self._asked]
+        released = tuple(place for place in self.mapped if place not in read)
+        for place in released:
+            del self.mapped[place]
+        place = self._places[self._asked]
+        self._asked += 1
+        self._world.service.take(self.task, Take(*place, tuple(read), released))
+        return None if self.is_waiting else self.answers[-1]
+
+    def finish(self) -> None:
+        """Say that the last run was read, too, and leave."""
+        last = self._places[self._asked - 1 : self._asked]
+        self._world.service.finish(self.task, Finish(tuple(last)))
+        self.leave()
+
+    def leave(self) -> None:
+        self.is_gone = True
+        self.mapped.clear()
+        self.close()
+        self._world.readers.remove(self)
+        self._world.service.close(self.task)
+
+
+@dataclass
+class World:
+    """The service, its readers and its loaders.
+
+    Attributes:
+        loads: Every load that was begun.
+        decoded: First entries of the runs that were decoded, in order.
+        open_fds: Descriptors that the service has not closed.
+
+    """
+
+    config: CacheConfig = CONFIG
+    max_runs: int = 10_000
+    now_s: float = 1000.0
+    loads: list[Start] = field(default_factory=list)
+    decoded: list[int] = field(default_factory=list)
+    open_fds: set[int] = field(default_factory=set)
+    readers: list[Reader] = field(default_factory=list)
+    loaders: list[FakeLoader] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._fds = count()
+        self._stages = count()
+        self.service = Service(
+            self.config,
+            max_runs=self.max_runs,
+            now=lambda: self.now_s,
+            close_fd=self._close,
+        )
+
+    def create(self) -> int:
+        """Make a descriptor that the service is going to own."""
+        fd = next(self._fds)
+        self.open_fds.add(fd)
+        return fd
+
+    def loader(self) -> FakeLoader:
+        loader = FakeLoader(self)
+        self.loaders.append(loader)
+        return loader
+
+    def reader(
+        self,
+        *stretches: Stretch,
+        stage: int | None = None,
+        plans: tuple[Plan, ...] = (),
+        epoch: int = 0,
+        settings: CacheConfig | None = None,
+    ) -> Reader:
+        stage = next(self._stages) if stage is None else stage
+        scan = Scan(ROOT, self.config, stretches)
+        reader = Reader(self, scan)
+        self.readers.append(reader)
+        self.service.open(
+            reader.task,
+            Open(
+                PROTOCOL_VERSION,
+                scan,
+                ReadToken(stage, 0),
+                epoch,
+                settings or self.service.config,
+                plans,
+            ),
+        )
+        return reader
+
+    def of(self, start: int, stop: int, **more: object) -> Reader:
+        """A reader of runs start..stop-1 of the first ledger."""
+        return self.reader(stretch(0, start, stop), **more)  # type: ignore[arg-type]
+
+    def settle(self) -> None:
+        """Let the loaders do what they can do."""
+        while any([loader.step() for loader in self.loaders]):  # noqa: C419 - all
+            self.service.check()
+
+    def read(self, reader: Reader) -> list[Message]:
+        """Have a reader read to its end; return the answers."""
+        self.settle()
+        while reader.wants_more:
+            reader.ask()
+            self.settle()
+            assert not reader.is_waiting
+        return reader.answers
+
+    def loaded(self) -> list[tuple[int, int]]:
+        """First and last entry of each load begun."""
+        return [(s.load.runs[0].first, s.load.runs[-1].last) for s in self.loads]
+
+    def end_plans(self, *ids: str) -> None:
+        self.service.end_plans(EndPlans(ids))
+
+    def held(self) -> set[int]:
+        """First entries of the runs of the first ledger that are served at once."""
+        return {entry for entry in range(RUNS) if self.service.is_held(key(entry))}
+
+    def advance(self, step_s: float) -> None:
+        self.now_s += step_s
+        self.service.tick()
+
+    def memory_bytes(self) -> int:
+        """What is in memory: held by the service, or mapped by a reader."""
+        mapped = {fd for reader in self.readers for fd in reader.mapped.values()}
+        return SIZE * len(self.open_fds | mapped)
+
+    def _close(self, fd: int) -> None:
+        self.open_fds.remove(fd)  # KeyError if it was closed before
