@@ -133,8 +133,9 @@ class S3Place(Place):
         self.server.heal()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="session", autouse=True)
 def running_server() -> Iterator[S3Server]:
+    """The one server; it begins before any test, so that it is none of its leaks."""
     with S3Server() as server:
         server.create_bucket("warm-up")
         yield server
@@ -170,8 +171,7 @@ def local(tmp_path: Path) -> LocalPlace:
 
 
 @pytest.fixture(params=["memory", "local", "s3"])
-def place(request: pytest.FixtureRequest, running_server: S3Server) -> Place:
-    del running_server  # begins before the test, so that it is none of its leaks
+def place(request: pytest.FixtureRequest) -> Place:
     if request.param == "memory":
         return MemoryPlace()
     found: Place = request.getfixturevalue(request.param)
