@@ -240,6 +240,7 @@ class Loads:
             assert flight.key(index) == key
             assert index >= flight.next
             assert index not in flight.skip
+            assert not flight.over or (index == flight.next and flight.granted_bytes)
         for flight in flights:
             assert flight.pending is None or not (flight.is_awaited() or flight.over)
             for index, tasks in flight.waiters.items():

@@ -397,6 +397,17 @@ def test_a_load_far_ahead_gives_way_to_one_that_is_waited_for() -> None:
     assert len(world.decoded) == len(set(world.decoded)) * 2
 
 
+def test_one_that_is_waited_for_displaces_one() -> None:
+    world = World(replace(CONFIG, read_ahead_bytes=2 * SIZE))
+    for number in range(3):
+        world.loader()
+        world.reader(stretch(number, 0, 50)).ask()
+    world.settle()
+    world.reader(stretch(3, 0, 50)).ask()
+    world.service.tick()
+    assert sum(bool(loader.sent) for loader in world.loaders) == 1
+
+
 def test_a_load_that_nobody_waits_for_displaces_none() -> None:
     world = World(replace(CONFIG, read_ahead_bytes=2 * SIZE))
     world.loader()

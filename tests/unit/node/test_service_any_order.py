@@ -1,0 +1,168 @@
+"""Any order of what readers, loaders, plans and time do leaves a node in order."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import hypothesis.strategies as st
+from hypothesis import settings
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    consumes,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
+from node_world import CONFIG, SIZE, FakeLoader, Reader, World, plan, stretch
+
+from sparkcache.node.offsets import Offsets
+
+RUNS = 8
+PLANS = {name: plan(name, *ends) for name, ends in {"a": (None,), "b": (3, 6)}.items()}
+
+stretches = st.tuples(
+    st.integers(0, 2), st.integers(0, RUNS - 1), st.integers(0, RUNS - 1)
+).map(lambda at: stretch(at[0], min(at[1:]), max(at[1:]) + 1, runs=RUNS))
+
+
+class ServiceMachine(RuleBasedStateMachine):
+    """In the end every reader that waits has got an answer, and nothing is left."""
+
+    readers = Bundle("readers")
+
+    @initialize(
+        max_runs=st.sampled_from([3, 1000]),
+        offsets=st.sampled_from([2, 1000]),
+        loaders=st.integers(0, 3),
+    )
+    def begin(self, max_runs: int, offsets: int, loaders: int) -> None:
+        self.world = World(CONFIG, max_runs=max_runs)
+        self.world.service.loads._offsets = Offsets(offsets)
+        for _ in range(loaders):
+            self.world.loader()
+
+    @rule(
+        target=readers,
+        parts=st.lists(
+            stretches, min_size=1, max_size=3, unique_by=lambda part: part.ledger
+        ),
+        stage=st.integers(0, 3),
+        plans=st.sets(st.sampled_from(sorted(PLANS))),
+    )
+    def open(self, parts: list, stage: int, plans: set[str]) -> Reader:  # type: ignore[type-arg]
+        active = tuple(PLANS[name] for name in sorted(plans))
+        return self.world.reader(*parts, stage=stage, plans=active)
+
+    @rule(reader=readers)
+    def ask(self, reader: Reader) -> None:
+        if reader.wants_more:
+            reader.ask()
+
+    @rule(reader=consumes(readers), is_done=st.booleans())
+    def leave(self, reader: Reader, is_done: bool) -> None:
+        if is_done and not reader.is_waiting:
+            reader.finish()
+        else:
+            reader.leave()
+
+    @rule(data=st.data(), steps=st.integers(1, 9))
+    @precondition(lambda self: self.world.loaders)
+    def load(self, data: st.DataObject, steps: int) -> None:
+        loader = self._loader(data)
+        for _ in range(steps):
+            if not loader.step():
+                break
+            self.world.service.check()
+
+    @rule(data=st.data())
+    @precondition(lambda self: self.world.loaders)
+    def fail(self, data: st.DataObject) -> None:
+        loader = self._loader(data)
+        if loader.is_loading:
+            loader.fail()
+
+    @rule(data=st.data())
+    @precondition(lambda self: self.world.loaders)
+    def die(self, data: st.DataObject) -> None:
+        self._loader(data).die()
+
+    @rule()
+    @precondition(lambda self: len(self.world.loaders) < 3)
+    def start_loader(self) -> None:
+        self.world.loader()
+
+    @rule()
+    def retire_loader(self) -> None:
+        loader = self.world.service.loads.retire()
+        if loader is not None:
+            assert isinstance(loader, FakeLoader)
+            self.world.loaders.remove(loader)
+
+    @rule(name=st.sampled_from(sorted(PLANS)))
+    def end_plan(self, name: str) -> None:
+        self.world.end_plans(name)
+
+    @rule(
+        runs=st.sampled_from([0, 1, 3, 100]),
+        ahead=st.sampled_from([0, 2, 100]),
+        drop=st.booleans(),
+        ttl_s=st.sampled_from([0.0, 10.0]),
+    )
+    def configure(self, runs: int, ahead: int, drop: bool, ttl_s: float) -> None:
+        config = replace(
+            CONFIG,
+            max_bytes=runs * SIZE,
+            read_ahead_bytes=ahead * SIZE,
+            drop_after_last_read=drop,
+            ttl_create_s=ttl_s,
+            ttl_after_read_s=ttl_s,
+            ttl_s=ttl_s,
+        )
+        self.world.service.configure(config)
+
+    @rule(step_s=st.floats(0, 100))
+    def wait(self, step_s: float) -> None:
+        self.world.advance(step_s)
+        for loader in list(self.world.loaders):
+            if loader.is_closed:
+                loader.die()
+
+    @invariant()
+    def is_in_order(self) -> None:
+        if not hasattr(self, "world"):
+            return
+        world = self.world
+        world.service.check()
+        assert world.memory_bytes() <= world.service.metrics().held_bytes
+
+    def teardown(self) -> None:
+        if not hasattr(self, "world"):
+            return
+        world = self.world
+        if not world.loaders:
+            world.loader()
+        while True:
+            world.settle()
+            assert not any(reader.is_waiting for reader in world.readers)
+            ready = [reader for reader in world.readers if reader.wants_more]
+            if not ready:
+                break
+            for reader in ready:
+                reader.ask()
+        for reader in list(world.readers):
+            reader.finish()
+        world.settle()
+        world.service.configure(replace(CONFIG, max_bytes=0))
+        assert world.service.metrics().held_bytes == 0
+        assert world.service.metrics().runs == 0
+        assert world.open_fds == set()
+
+    def _loader(self, data: st.DataObject) -> FakeLoader:
+        at = data.draw(st.integers(0, len(self.world.loaders) - 1))
+        return self.world.loaders[at]
+
+
+TestService = ServiceMachine.TestCase
+TestService.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
