@@ -23,6 +23,7 @@ class Metrics:
         gets: GET requests for content.
         received_bytes: Bytes of content received from the storage.
         retries: Requests to the storage made again.
+        lost_entries: Entries that could not be decoded, counted at each load.
         inserts: Runs taken in.
         evicted_by_size: Runs evicted to make room.
         evicted_by_ttl: Runs that outlived their time.
@@ -47,6 +48,7 @@ class Metrics:
     gets: int = 0
     received_bytes: int = 0
     retries: int = 0
+    lost_entries: int = 0
     inserts: int = 0
     evicted_by_size: int = 0
     evicted_by_ttl: int = 0

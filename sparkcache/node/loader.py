@@ -113,11 +113,10 @@ def _deliver(
     from sparkcache.memory import EncodedRun
 
     ledger = start.load.ledger
-    encoded = EncodedRun(
-        connector.decode(ledger, raw, start.config.batch_bytes),
-        connector.schema(ledger.decoding),
-    )
-    channel.send(Decoded(index, encoded.size_bytes, raw.offset))
+    decoded = connector.decode(ledger, raw, start.config.batch_bytes)
+    lost = sum(loss.last - loss.first + 1 for loss in decoded.losses)
+    encoded = EncodedRun(decoded, connector.schema(ledger.decoding))
+    channel.send(Decoded(index, encoded.size_bytes, raw.offset, lost))
     answer, _ = channel.receive()
     match answer:
         case Grant():

@@ -165,6 +165,7 @@ class Loads:
         """A loader asks whether it may put a run into shared memory."""
         flight = self._heard(peer)
         self._learn(flight, message.index, message.offset)
+        self._count["lost_entries"] += message.lost_entries
         flight.next = message.index
         flight.pending = message
 

@@ -155,6 +155,7 @@ class Decoded(Message, frozen=True):
     index: int
     size_bytes: int
     offset: int
+    lost_entries: int = 0
 
 
 class Passed(Message, frozen=True):

@@ -6,6 +6,7 @@ import os
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from itertools import count
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -132,8 +133,9 @@ class S3Place(Place):
         self.server.heal()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="session", autouse=True)
 def running_server() -> Iterator[S3Server]:
+    """The one server; it begins before any test, so that it is none of its leaks."""
     with S3Server() as server:
         server.create_bucket("warm-up")
         yield server
@@ -150,9 +152,11 @@ def server(running_server: S3Server) -> Iterator[S3Server]:
 
 @pytest.fixture
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Record how long this process would have slept, ours and boto3's pauses."""
+    """Record the pauses that we and boto3 would have made; make none."""
     slept: list[float] = []
-    monkeypatch.setattr("time.sleep", slept.append)
+    no_time = SimpleNamespace(sleep=slept.append)
+    monkeypatch.setattr("sparkcache.storage.s3.time", no_time)
+    monkeypatch.setattr("botocore.endpoint.time", no_time)
     return slept
 
 
@@ -167,8 +171,7 @@ def local(tmp_path: Path) -> LocalPlace:
 
 
 @pytest.fixture(params=["memory", "local", "s3"])
-def place(request: pytest.FixtureRequest, running_server: S3Server) -> Place:
-    del running_server  # begins before the test, so that it is none of its leaks
+def place(request: pytest.FixtureRequest) -> Place:
     if request.param == "memory":
         return MemoryPlace()
     found: Place = request.getfixturevalue(request.param)
