@@ -9,6 +9,7 @@ import signal
 import stat
 import subprocess
 import sys
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -178,9 +179,12 @@ def test_memory_never_exceeds_the_limit(executor: Executor, content: str) -> Non
     executor = replace(executor, config=replace(CONFIG, max_bytes=600_000, loaders=2))
     tasks = [executor.start_task(stage) for stage in range(3)]
     peak_bytes = 0
-    while any(task.poll() is None for task in tasks):
-        pids = [task.pid for task in tasks]
-        peak_bytes = max(peak_bytes, memfd_bytes(executor, *pids))
+    while running := [task for task in tasks if task.poll() is None]:
+        with suppress(subprocess.TimeoutExpired):
+            running[0].wait(0.05)
+        pids = [task.pid for task in running if task.poll() is None]
+        with frozen([*processes(executor), *pids]):
+            peak_bytes = max(peak_bytes, memfd_bytes(executor, *pids))
     for task in tasks:
         out, said = task.communicate()
         assert (out.strip(), said) == (content, "")
@@ -245,7 +249,7 @@ def test_an_object_that_is_gone_is_an_error(executor: Executor, tmp_path: Path) 
     reading = executor.read(scan=scan)
     next(reading)
     shutil.rmtree(own)
-    with pytest.raises(SourceError, match="(?i)no such file"):
+    with pytest.raises(SourceError, match=r"(?i)no such file"):
         digest(reading)
     assert executor.metrics().failures == 2
 
@@ -357,6 +361,30 @@ def test_a_killed_starter_does_not_let_a_second_node_in(executor: Executor) -> N
         task.communicate()
     executor.start_task().communicate()
     assert len(processes(executor)) == 2
+
+
+@contextmanager
+def frozen(pids: list[int]) -> Iterator[None]:
+    """Stop processes, so that they are all seen at one moment."""
+
+    def signal_all(number: int) -> None:
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+    def is_still(pid: int) -> bool:
+        try:
+            stat = Path(f"/proc/{pid}/stat").read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        return stat.rpartition(")")[2].split()[0] in "TZX"
+
+    signal_all(signal.SIGSTOP)
+    try:
+        until(lambda: all(map(is_still, pids)))
+        yield
+    finally:
+        signal_all(signal.SIGCONT)
 
 
 def memfd_bytes(executor: Executor, *tasks: int) -> int:
