@@ -11,6 +11,7 @@ import logging
 import os
 import socket
 import struct
+from array import array
 from collections import deque
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -20,7 +21,7 @@ from sparkcache.errors import CacheUnavailable
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from sparkcache.node.messages import Message
 
@@ -46,7 +47,7 @@ class Frames(Generic[T]):
         self._data = bytearray()
         self._descriptors: deque[int] = deque()
 
-    def feed(self, data: bytes, descriptors: list[int]) -> None:
+    def feed(self, data: bytes, descriptors: Iterable[int]) -> None:
         """Take in what was received."""
         self._data += data
         self._descriptors.extend(descriptors)
@@ -95,7 +96,8 @@ class Channel(Generic[T]):
                 self._socket.sendall(frame)
             else:
                 sent = socket.send_fds(self._socket, [frame], [fd])
-                self._socket.sendall(frame[sent:])
+                if sent < len(frame):  # or it fails if the other side has it and left
+                    self._socket.sendall(frame[sent:])
         except OSError as error:
             raise BrokenChannelError(f"while sending: {error}") from error
 
@@ -233,9 +235,17 @@ class AsyncChannel(Generic[T]):
 
 def _receive(sock: socket.socket, frames: Frames[Any]) -> bytes:
     """Receive what has come; raises OSError, also if a descriptor was lost."""
-    data, descriptors, flags, _ = socket.recv_fds(
-        sock, _CHUNK_BYTES, _MOST_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
+    # Not recv_fds: it takes flags and does not pass them on.
+    descriptors = array("i")
+    data, ancillary, flags, _ = sock.recvmsg(
+        _CHUNK_BYTES,
+        socket.CMSG_LEN(_MOST_DESCRIPTORS * descriptors.itemsize),
+        socket.MSG_CMSG_CLOEXEC,
     )
+    for level, kind, content in ancillary:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            whole = len(content) - len(content) % descriptors.itemsize
+            descriptors.frombytes(content[:whole])
     frames.feed(data, descriptors)
     if flags & socket.MSG_CTRUNC:
         raise OSError(errno.EMFILE, "no descriptor is free for what was sent")

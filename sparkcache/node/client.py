@@ -83,7 +83,7 @@ class _Reader:
             try:
                 return self._node.take((at, index))
             except CacheUnavailable as error:
-                _log.warning("reading on without the cache: %s", error)
+                _log.warning("reading on without the cache: %s", str(error))
                 self._node.close()
                 self._node = None
         return self._direct.read(self._scan.stretches[at], index)
@@ -187,6 +187,6 @@ def _open_node(message: Open) -> NodeReader | None:
         address = Address.of_this_executor()
         sock = connect(address, message.settings)
     except CacheUnavailable as error:
-        _log.warning("reading without the cache: %s", error)
+        _log.warning("reading without the cache: %s", str(error))
         return None
     return NodeReader(Channel(sock, ToTask), message)

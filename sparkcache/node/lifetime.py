@@ -8,11 +8,12 @@ goes on.
 from __future__ import annotations
 
 import os
+from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from asyncio import AbstractEventLoop
+    from asyncio import AbstractEventLoop, Handle
     from collections.abc import Callable
 
 _LOOK_EVERY_S = 0.5
@@ -27,16 +28,23 @@ def watch(
     except ProcessLookupError:
         loop.call_soon(on_end)
         return
-    loop.add_reader(pidfd, on_end)
     identity = _identity(directory)
 
     def look() -> None:
         if _identity(directory) == identity is not None:
-            loop.call_later(_LOOK_EVERY_S, look)
+            timers.append(loop.call_later(_LOOK_EVERY_S, look))
+            timers.popleft()
         else:
-            on_end()
+            end()
 
-    look()
+    def end() -> None:
+        timers[0].cancel()
+        loop.remove_reader(pidfd)
+        os.close(pidfd)
+        on_end()
+
+    timers: deque[Handle] = deque([loop.call_soon(look)])
+    loop.add_reader(pidfd, end)
 
 
 def executor_pid() -> int:

@@ -1,0 +1,304 @@
+"""A task whose node lies, dies, is silent or is not there: its result is the same."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import threading
+from contextlib import closing, suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from sparkcache import connector as connectors
+from sparkcache.config import CacheConfig
+from sparkcache.connector import DecodedRun, RawRun
+from sparkcache.errors import SourceError
+from sparkcache.fetch import Scan, Stretch
+from sparkcache.memory import EncodedRun
+from sparkcache.metrics import Metrics
+from sparkcache.model import Extent, Ledger, ObjectId, ReadToken, Run
+from sparkcache.node.address import Address
+from sparkcache.node.channel import BrokenChannelError, Channel
+from sparkcache.node.client import read_scan
+from sparkcache.node.messages import (
+    Failed,
+    Finish,
+    FromTask,
+    Open,
+    Patience,
+    Refused,
+    Served,
+    Streamed,
+    Take,
+    Told,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+RUNS = 4
+SCHEMA = pa.schema([("entry", pa.int64())])
+CONFIG = CacheConfig(request_timeout_s=5)
+
+
+class NumbersConnector:
+    """Its entries are bytes; each run is one."""
+
+    name = "numbers"
+
+    def split(
+        self, ledger: Any, extent: Any, runs: Any, stream: Any
+    ) -> Iterator[RawRun]:
+        for run in runs:
+            yield RawRun(run, stream.position, stream.read(1))
+
+    def decode(self, ledger: Any, raw: RawRun, batch_bytes: int) -> DecodedRun:
+        return run_of(raw.data[0])
+
+
+def run_of(number: int) -> DecodedRun:
+    return DecodedRun([pa.record_batch([pa.array([number])], schema=SCHEMA)])
+
+
+@pytest.fixture
+def scan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scan:
+    """Four runs, with 0 to 3 in them."""
+    monkeypatch.setattr(connectors, "find", lambda _: NumbersConnector())
+    path = tmp_path / "data"
+    path.write_bytes(bytes(range(RUNS)))
+    status = path.stat()
+    version = f"{status.st_mtime_ns:x}-{status.st_ino:x}"
+    ledger = Ledger("numbers", "t", 0, ObjectId(path.as_uri(), RUNS, version))
+    runs = tuple(Run(entry, entry) for entry in range(RUNS))
+    part = Stretch(ledger, Extent(0, RUNS - 1, 0, RUNS), runs, 0, RUNS)
+    return Scan(tmp_path.as_uri(), CONFIG, (part,))
+
+
+def read(scan: Scan, **changes: Any) -> list[int]:
+    runs = read_scan(
+        scan,
+        token=ReadToken(0, 0),
+        epoch=0,
+        settings=replace(CONFIG, **changes),
+        plans=(),
+    )
+    return [number for run in runs for b in run.batches for number in b[0].to_pylist()]
+
+
+class Node:
+    """A node that answers the first two Takes rightly, and the third as it is told."""
+
+    def __init__(self, address: Address, third: Callable[[Channel[Any]], None]) -> None:
+        self.heard: list[Any] = []
+        self._third = third
+        address.prepare()
+        self._listener = address.listen()
+        self._listener.settimeout(10)
+        self._thread = threading.Thread(target=self._serve)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._listener.close()
+        self._thread.join()
+
+    def _serve(self) -> None:
+        with suppress(OSError, BrokenChannelError):
+            sock, _ = self._listener.accept()
+            sock.settimeout(10)
+            with closing(Channel[Any](sock, FromTask)) as channel:
+                while True:
+                    message, _ = channel.receive()
+                    self.heard.append(message)
+                    if isinstance(message, Take):
+                        self._answer(channel, message.index)
+
+    def _answer(self, channel: Channel[Any], index: int) -> None:
+        if index == 2:
+            self._third(channel)
+        else:
+            serve(channel, index)
+
+
+def hand_over(channel: Channel[Any], message: Served | Streamed, fd: int) -> None:
+    try:
+        channel.send(message, fd)
+    finally:
+        os.close(fd)
+
+
+def serve(channel: Channel[Any], number: int) -> None:
+    encoded = EncodedRun(run_of(number), SCHEMA)
+    hand_over(channel, Served(encoded.size_bytes), encoded.seal())
+
+
+def serve_patiently(channel: Channel[Any]) -> None:
+    for _ in range(3):
+        channel.send(Patience())
+    serve(channel, 2)
+
+
+def stream(channel: Channel[Any]) -> None:
+    read_end, write_end = os.pipe()
+    hand_over(channel, Streamed(), read_end)
+    with os.fdopen(write_end, "wb") as sink:
+        EncodedRun(run_of(2), SCHEMA).write(sink)
+
+
+def serve_unsealed(channel: Channel[Any]) -> None:
+    fd = os.memfd_create("test", os.MFD_ALLOW_SEALING)
+    os.ftruncate(fd, 4096)
+    hand_over(channel, Served(4096), fd)
+
+
+def serve_nonsense(channel: Channel[Any]) -> None:
+    fd = os.memfd_create("test", os.MFD_ALLOW_SEALING)
+    os.write(fd, b"nonsense" * 512)
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, 15)
+    hand_over(channel, Served(4096), fd)
+
+
+def break_a_pipe(channel: Channel[Any]) -> None:
+    read_end, write_end = os.pipe()
+    hand_over(channel, Streamed(), read_end)
+    os.close(write_end)
+
+
+def die(channel: Channel[Any]) -> None:
+    channel.close()
+
+
+@pytest.fixture
+def address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Address:
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
+    return Address(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "third",
+    [
+        pytest.param(serve_patiently, id="late, but it was patient"),
+        pytest.param(stream, id="through a pipe"),
+    ],
+)
+def test_a_task_reads_what_its_node_gives(
+    scan: Scan,
+    address: Address,
+    caplog: pytest.LogCaptureFixture,
+    third: Callable[[Channel[Any]], None],
+) -> None:
+    with closing(Node(address, third)) as node:
+        assert read(scan) == [0, 1, 2, 3]
+    assert caplog.records == []
+    opening, *takes, finish = node.heard
+    assert isinstance(opening, Open)
+    assert [take.read for take in takes] == [(), ((0, 0),), ((0, 1),), ((0, 2),)]
+    assert finish.read == ((0, 3),)
+    released = [place for said in (*takes, finish) for place in said.released]
+    assert sorted(released) == [
+        (0, n) for n in range(RUNS - 1) if n != 2 or third != stream
+    ]
+
+
+@pytest.mark.parametrize(
+    ("third", "reason"),
+    [
+        pytest.param(die, "gone", id="it dies"),
+        pytest.param(lambda _: None, "timed out", id="it is silent"),
+        pytest.param(
+            lambda channel: channel.send(Refused("so there")),
+            "so there",
+            id="it refuses",
+        ),
+        pytest.param(
+            lambda channel: channel.send(Told(Metrics())),
+            "out of order",
+            id="it babbles",
+        ),
+        pytest.param(
+            lambda channel: channel.send(Served(4096)),
+            "out of order",
+            id="no descriptor",
+        ),
+        pytest.param(
+            lambda channel: channel._socket.sendall(b"\xff" * 99),
+            "frame",
+            id="nonsense",
+        ),
+        pytest.param(serve_unsealed, "not sealed", id="a run that is not sealed"),
+        pytest.param(serve_nonsense, "4096 bytes", id="a run that is none"),
+        pytest.param(break_a_pipe, "pipe", id="a pipe that breaks"),
+        pytest.param(
+            lambda channel: channel.send(Finish()), "no message", id="what tasks say"
+        ),
+    ],
+)
+def test_whatever_the_node_does_the_result_is_the_same(
+    scan: Scan,
+    address: Address,
+    caplog: pytest.LogCaptureFixture,
+    third: Callable[[Channel[Any]], None],
+    reason: str,
+) -> None:
+    with closing(Node(address, third)):
+        assert read(scan, request_timeout_s=0.2) == [0, 1, 2, 3]
+    [record] = caplog.records
+    assert record.levelno == logging.WARNING
+    assert record.getMessage().startswith("reading on without the cache")
+    assert reason in record.getMessage()
+
+
+def test_what_the_storage_refused_the_node_is_not_asked_for_again(
+    scan: Scan, address: Address
+) -> None:
+    failure = Failed("file:///data", 2, "a byte", "none")
+    node = Node(address, lambda channel: channel.send(failure))
+    with closing(node), pytest.raises(SourceError, match="at byte 2: expected a byte"):
+        read(scan)
+
+
+def test_a_node_that_ends_before_the_last_word_is_no_concern(
+    scan: Scan, address: Address, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Ending(Node):
+        def _answer(self, channel: Channel[Any], index: int) -> None:
+            serve(channel, index)
+            if index == RUNS - 1:
+                channel.close()
+
+    with closing(Ending(address, die)):
+        assert read(scan) == [0, 1, 2, 3]
+    assert caplog.records == []
+
+
+def test_a_task_that_is_given_up_hangs_up(scan: Scan, address: Address) -> None:
+    with closing(Node(address, die)) as node:
+        runs = read_scan(
+            scan, token=ReadToken(0, 0), epoch=0, settings=CONFIG, plans=()
+        )
+        next(runs)
+        runs.close()  # type: ignore[attr-defined]
+    assert not any(isinstance(message, Finish) for message in node.heard)
+
+
+@pytest.mark.parametrize(
+    ("enabled", "warnings"),
+    [
+        pytest.param(False, 0, id="without a cache nobody is asked"),
+        pytest.param(True, 1, id="outside of an executor"),
+    ],
+)
+def test_reading_without_a_node(
+    scan: Scan,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    enabled: bool,
+    warnings: int,
+) -> None:
+    monkeypatch.delenv("SPARK_LOCAL_DIRS", raising=False)
+    assert read(scan, enabled=enabled) == [0, 1, 2, 3]
+    assert len(caplog.records) == warnings

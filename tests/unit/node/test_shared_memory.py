@@ -1,0 +1,219 @@
+"""Runs in shared memory: sealed, mapped by many, gone with the last of them."""
+
+from __future__ import annotations
+
+import fcntl
+import gc
+import mmap
+import os
+import subprocess
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from sparkcache.connector import DecodedRun
+from sparkcache.errors import CacheUnavailable
+from sparkcache.memory import EncodedRun, map_run, read_run
+from sparkcache.model import Loss
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SCHEMA = pa.schema([("id", pa.int64()), ("value", pa.binary())])
+LOSS = Loss("s3://bucket/key", 4096, 7, 3, 5, "a frame", "zeros")
+
+
+def batch(rows: int) -> pa.RecordBatch:
+    return pa.record_batch(
+        [pa.array(range(rows)), pa.array([b"x" * 100] * rows)], schema=SCHEMA
+    )
+
+
+RUN = DecodedRun([batch(500), batch(3)], (LOSS,))
+
+
+def nothing() -> None:
+    """Nobody asked to be told."""
+
+
+@pytest.fixture
+def sealed() -> Iterator[tuple[int, int]]:
+    """A descriptor of the run, and its size."""
+    encoded = EncodedRun(RUN, SCHEMA)
+    fd = encoded.seal()
+    yield fd, encoded.size_bytes
+    os.close(fd)
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        pytest.param(RUN, id="batches and a loss"),
+        pytest.param(DecodedRun([], (LOSS, LOSS)), id="losses alone"),
+        pytest.param(DecodedRun([]), id="nothing"),
+        pytest.param(DecodedRun([batch(0)]), id="an empty batch"),
+    ],
+)
+def test_a_run_comes_back_as_it_was(run: DecodedRun) -> None:
+    encoded = EncodedRun(run, SCHEMA)
+    fd = encoded.seal()
+    assert os.fstat(fd).st_size == encoded.size_bytes
+    assert encoded.size_bytes % mmap.PAGESIZE == 0
+    found = map_run(fd, encoded.size_bytes, nothing)
+    os.close(fd)
+    assert found.losses == run.losses
+    assert found.batches == run.batches
+
+
+def test_a_sealed_run_cannot_be_changed(sealed: tuple[int, int]) -> None:
+    fd, size_bytes = sealed
+    for change in (
+        lambda: os.write(fd, b"x"),
+        lambda: os.ftruncate(fd, 0),
+        lambda: os.ftruncate(fd, size_bytes * 2),
+        lambda: fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE),
+        lambda: mmap.mmap(fd, size_bytes, mmap.MAP_SHARED, mmap.PROT_WRITE),
+    ):
+        with pytest.raises(PermissionError):
+            change()
+
+
+def test_batches_stay_valid_without_the_descriptor(sealed: tuple[int, int]) -> None:
+    fd = os.dup(sealed[0])
+    found = map_run(fd, sealed[1], nothing)
+    os.close(fd)
+    gc.collect()
+    assert found.batches == RUN.batches
+
+
+def test_nothing_is_copied(sealed: tuple[int, int]) -> None:
+    before = pa.total_allocated_bytes()
+    found = map_run(*sealed, nothing)
+    assert pa.total_allocated_bytes() - before < 1000
+    assert found.batches[0].num_rows == 500
+
+
+def test_the_end_of_a_mapping_is_told(sealed: tuple[int, int]) -> None:
+    told: list[str] = []
+    found = map_run(*sealed, lambda: told.append("gone"))
+    column = found.batches[0].column(1).slice(10, 1)
+    del found
+    assert told == []
+    assert is_mapped()
+    del column
+    assert told == ["gone"]
+    assert not is_mapped()
+
+
+def is_mapped() -> bool:
+    with open("/proc/self/maps") as maps:  # noqa: PTH123
+        return "/memfd:sparkcache" in maps.read()
+
+
+def memfd(content: bytes) -> int:
+    fd = os.memfd_create("test", os.MFD_ALLOW_SEALING)
+    os.write(fd, content)
+    seals = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK
+    seals |= fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)
+    return fd
+
+
+def unsealed() -> int:
+    fd = os.memfd_create("test", os.MFD_ALLOW_SEALING)
+    os.ftruncate(fd, 4096)
+    return fd
+
+
+@pytest.mark.parametrize(
+    ("make", "size_bytes"),
+    [
+        pytest.param(unsealed, 4096, id="not sealed"),
+        pytest.param(lambda: os.open("/dev/zero", os.O_RDONLY), 4096, id="no memfd"),
+        pytest.param(lambda: memfd(b"nonsense" * 512), 4096, id="not Arrow"),
+        pytest.param(lambda: memfd(b"\0" * 4096), 4096, id="zeros"),
+        pytest.param(lambda: memfd(b"\xff" * 4096), 4096, id="lengths below zero"),
+        pytest.param(lambda: memfd(b""), 4096, id="shorter than it is said to be"),
+        pytest.param(lambda: memfd(b"x"), -1, id="a size below zero"),
+        pytest.param(lambda: memfd(b"x"), 1 << 62, id="a size beyond all bounds"),
+        pytest.param(lambda: memfd(b"x"), 1 << 70, id="a size that is no size"),
+    ],
+)
+def test_what_is_no_run_is_refused(make: object, size_bytes: int) -> None:
+    assert callable(make)
+    told: list[str] = []
+    fd = make()
+    with pytest.raises(CacheUnavailable):
+        map_run(fd, size_bytes, lambda: told.append("gone"))
+    os.close(fd)
+    gc.collect()
+    assert told == ["gone"]
+
+
+def test_a_run_comes_through_a_pipe() -> None:
+    read_end, write_end = os.pipe()
+
+    def write() -> None:
+        with os.fdopen(write_end, "wb", buffering=0) as sink:
+            EncodedRun(RUN, SCHEMA).write(sink)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    found = read_run(read_end, timeout_s=10)
+    writer.join()
+    assert (found.batches, found.losses) == (RUN.batches, RUN.losses)
+
+
+@pytest.mark.parametrize(
+    ("content", "is_closed"),
+    [
+        pytest.param(b"", True, id="nothing"),
+        pytest.param(b"\xff\xff\xff\xff\x00\x01", True, id="it breaks off"),
+        pytest.param(b"nonsense" * 99, True, id="nonsense"),
+        pytest.param(b"\xff\xff\xff\xff", False, id="silence"),
+    ],
+)
+def test_a_pipe_that_fails_is_refused(content: bytes, is_closed: bool) -> None:
+    read_end, write_end = os.pipe()
+    os.write(write_end, content)
+    if is_closed:
+        os.close(write_end)
+    with pytest.raises(CacheUnavailable, match="a run through a pipe"):
+        read_run(read_end, timeout_s=0.01)
+    if not is_closed:
+        os.close(write_end)
+
+
+def test_a_process_without_room_for_a_mapping_is_told_so() -> None:
+    code = """
+import os, resource
+import pyarrow as pa
+from sparkcache.connector import DecodedRun
+from sparkcache.errors import CacheUnavailable
+from sparkcache.memory import EncodedRun, map_run
+
+schema = pa.schema([("value", pa.binary())])
+batch = pa.record_batch([pa.array([b"x" * (64 << 20)])], schema=schema)
+encoded = EncodedRun(DecodedRun([batch]), schema)
+fd = encoded.seal()
+pages = int(open("/proc/self/statm").read().split()[0])
+limit = pages * resource.getpagesize() + (8 << 20)
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+try:
+    map_run(fd, encoded.size_bytes, lambda: print("told"))
+except CacheUnavailable as error:
+    print(error)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        check=True,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )
+    told, said = done.stdout.splitlines()
+    assert told == "told"
+    assert "Cannot allocate memory" in said
