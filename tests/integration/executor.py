@@ -1,0 +1,159 @@
+"""An executor without Spark: a directory, and tasks that read through its node.
+
+Run as a program it is one task, in a process of its own:
+
+    python executor.py TOPIC_DIRECTORY STAGE CONFIG [RUNS]
+
+It reads everything, prints a digest of it, and logs to stderr. If RUNS is given it
+stops after so many, says so, and waits for ever.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import subprocess
+import sys
+import time
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from sparkcache import connector as connectors
+from sparkcache.config import CacheConfig
+from sparkcache.fetch import Scan
+from sparkcache.model import ReadToken
+from sparkcache.node.address import Address
+from sparkcache.node.channel import Channel
+from sparkcache.node.client import read_scan
+from sparkcache.node.messages import Ask, Told, ToTask
+from sparkcache.source.options import ScanOptions
+from sparkcache.source.partitions import partition, stretch
+from sparkcache.storage import Traffic, open_storage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from sparkcache.connector import DecodedRun
+    from sparkcache.metrics import Metrics
+
+DEADLINE_S = 30.0
+TOPIC = "persistent://shop/eu/orders"
+
+
+@dataclass(frozen=True)
+class Executor:
+    """An executor's directory and the topic that its tasks read."""
+
+    directory: Path
+    topic: Path
+    config: CacheConfig
+
+    @property
+    def address(self) -> Address:
+        return Address(self.directory)
+
+    @property
+    def marker(self) -> str:
+        """What its processes have in their command lines."""
+        return f"sparkcache.node {self.directory}"
+
+    def scan(self) -> Scan:
+        """Everything there is in the topic, in one partition."""
+        return whole_topic(self.topic, self.config)
+
+    def read(
+        self,
+        stage: int = 0,
+        scan: Scan | None = None,
+        config: CacheConfig | None = None,
+    ) -> Iterator[DecodedRun]:
+        """Read in this process, as a task of some stage."""
+        return read_scan(
+            scan or self.scan(),
+            token=ReadToken(stage, 0),
+            epoch=stage,
+            settings=config or self.config,
+            plans=(),
+        )
+
+    def start_task(
+        self, stage: int = 0, runs: int | None = None, **options: object
+    ) -> subprocess.Popen[str]:
+        """Start a task in a process of its own."""
+        command = [sys.executable, __file__, str(self.topic), str(stage)]
+        command += [msgspec.json.encode(self.config).decode()]
+        return subprocess.Popen(
+            command if runs is None else [*command, str(runs)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ
+            | {
+                "SPARK_LOCAL_DIRS": str(self.directory),
+                "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+            },
+            **options,  # type: ignore[call-overload]
+        )
+
+    def metrics(self) -> Metrics:
+        channel: Channel[ToTask] = Channel(self.address.connect(DEADLINE_S), ToTask)
+        with closing(channel):
+            channel.send(Ask())
+            answer, _ = channel.receive()
+            assert isinstance(answer, Told)
+            return answer.metrics
+
+
+def whole_topic(directory: Path, config: CacheConfig) -> Scan:
+    options = ScanOptions.parse({"path": str(directory), "topic": TOPIC})
+    connector = connectors.find("pulsar")
+    snapshot = connector.discover(
+        open_storage(options.root, config, Traffic()), options.topic, options.given
+    )
+    pieces = partition(snapshot.ledgers, options, sys.maxsize)
+    parts = (
+        stretch(piece, connector.runs(piece.extent, config.run_bytes), options)
+        for part in pieces
+        for piece in part
+    )
+    return Scan(options.root, config, tuple(filter(None, parts)))
+
+
+def digest(runs: Iterable[DecodedRun]) -> str:
+    """Tell one content from another; keeps nothing of it."""
+    found = hashlib.sha256()
+    for run in runs:
+        for batch in run.batches:
+            for row in batch.select(["__ledgerId", "__entryId", "value"]).to_pylist():
+                found.update(repr(tuple(row.values())).encode())
+    return found.hexdigest()
+
+
+def until(is_so: Callable[[], bool], deadline_s: float = DEADLINE_S) -> None:
+    """Wait for something; fails if it does not come to pass."""
+    end_s = time.monotonic() + deadline_s
+    while not is_so():
+        assert time.monotonic() < end_s, "it did not come to pass"
+        time.sleep(0.01)
+
+
+def main() -> None:
+    topic, stage, config_json, *runs = sys.argv[1:]
+    logging.basicConfig(level=logging.WARNING)
+    config = msgspec.json.decode(config_json, type=CacheConfig)
+    executor = Executor(Path(os.environ["SPARK_LOCAL_DIRS"]), Path(topic), config)
+    reading = executor.read(int(stage))
+    if runs:
+        held = [next(reading) for _ in range(int(runs[0]))]
+        print(len(held), flush=True)
+        sys.stdin.read()
+    print(digest(reading), flush=True)
+
+
+if __name__ == "__main__":
+    main()
