@@ -1,28 +1,26 @@
-"""A distributed read-through cache for topics in object storage, for Spark."""
+"""A distributed read-through cache for topics in object storage, for Spark.
+
+The names below are imported when they are first used: a node and its loaders import
+this package too, and live without Spark.
+"""
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from sparkcache.config import CacheConfig
-from sparkcache.errors import ConfigError, SourceError
-
 if TYPE_CHECKING:
+    from sparkcache.config import CacheConfig
+    from sparkcache.errors import ConfigError, SourceError
     from sparkcache.source.planning import plan
     from sparkcache.source.session import configure, install
 
-__all__ = [
-    "CacheConfig",
-    "ConfigError",
-    "SourceError",
-    "configure",
-    "install",
-    "plan",
-]
+__all__ = ["CacheConfig", "ConfigError", "SourceError", "configure", "install", "plan"]
 
-# Imported when they are first used: the node and its loaders live without Spark.
-_SOURCE_MODULES = {
+_MODULES = {
+    "CacheConfig": "sparkcache.config",
+    "ConfigError": "sparkcache.errors",
+    "SourceError": "sparkcache.errors",
     "configure": "sparkcache.source.session",
     "install": "sparkcache.source.session",
     "plan": "sparkcache.source.planning",
@@ -30,6 +28,6 @@ _SOURCE_MODULES = {
 
 
 def __getattr__(name: str) -> object:
-    if name not in _SOURCE_MODULES:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_SOURCE_MODULES[name]), name)
+    return getattr(import_module(_MODULES[name]), name)

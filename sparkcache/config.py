@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 CONF_PREFIX = "spark.sparkcache."
+PLANS_CONF = CONF_PREFIX + "plans"  # not a setting: what sparkcache.plan() says
 CONF_FILE_VARIABLE = "SPARKCACHE_CONF"
 
 _KIB = 1024
@@ -268,17 +269,17 @@ class CacheConfig:
         Args:
             options: Of a scan, by option name in any case. Unknown names are ignored:
                 the data source has options of its own.
-            conf: Spark's conf; keys that do not begin with `spark.sparkcache.` are
-                ignored.
+            conf: Spark's conf. Keys that do not begin with `spark.sparkcache.` are
+                ignored; others have to be settings, upper and lower case as documented.
             base: What holds where neither says anything; if None, the file that the
                 variable `SPARKCACHE_CONF` names, then the defaults.
 
         """
         config = from_file() if base is None else base
         given = {
-            key.removeprefix(CONF_PREFIX).lower(): (key, value)
+            _setting_of(key): (key, value)
             for key, value in (conf or {}).items()
-            if key.startswith(CONF_PREFIX)
+            if key.startswith(CONF_PREFIX) and key != PLANS_CONF
         }
         given |= {key.lower(): (key, value) for key, value in (options or {}).items()}
         return config._with(given)
@@ -317,6 +318,14 @@ def scan_option_names() -> frozenset[str]:
 def node_option_names() -> frozenset[str]:
     """Return the settings that hold for a whole node."""
     return frozenset(map(option_name, fields(CacheConfig))) - scan_option_names()
+
+
+def _setting_of(key: str) -> str:
+    """Return the name in a conf key, in lower case; raises ConfigError."""
+    known = {CONF_PREFIX + option_name(spec) for spec in fields(CacheConfig)}
+    if key not in known:
+        raise ConfigError(suggest(key, frozenset(known)))
+    return key.removeprefix(CONF_PREFIX).lower()
 
 
 def from_file() -> CacheConfig:

@@ -6,6 +6,7 @@ import uuid
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from sparkcache.config import PLANS_CONF
 from sparkcache.consumers import Consumer, Plan
 from sparkcache.errors import ConfigError
 from sparkcache.source import executors, settings
@@ -41,9 +42,9 @@ def plan(*dataframes: DataFrame) -> Iterator[Plan]:
             "of a session of Spark Connect, whose plans cannot be seen"
         )
     planned = Plan(uuid.uuid4().hex, consumers)
-    before = spark.conf.get(settings.PLANS_CONF, "")
+    before = spark.conf.get(PLANS_CONF, "")
     active = (*settings.decode_plans(before), planned)
-    spark.conf.set(settings.PLANS_CONF, settings.encode_plans(active))
+    spark.conf.set(PLANS_CONF, settings.encode_plans(active))
     try:
         yield planned
     finally:
@@ -67,12 +68,12 @@ def scans_of(dataframe: DataFrame) -> list[Consumer]:
 
 
 def _take_back(spark: Any, planned: Plan) -> None:  # noqa: ANN401
-    active = settings.decode_plans(spark.conf.get(settings.PLANS_CONF, ""))
+    active = settings.decode_plans(spark.conf.get(PLANS_CONF, ""))
     rest = tuple(other for other in active if other.id != planned.id)
     if rest:
-        spark.conf.set(settings.PLANS_CONF, settings.encode_plans(rest))
+        spark.conf.set(PLANS_CONF, settings.encode_plans(rest))
     else:
-        spark.conf.unset(settings.PLANS_CONF)
+        spark.conf.unset(PLANS_CONF)
 
 
 def _scan_options(node: Any) -> Iterator[dict[str, str]]:  # noqa: ANN401 - a Java object

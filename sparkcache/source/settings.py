@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from sparkcache.config import CONF_PREFIX, CacheConfig
+from sparkcache.config import PLANS_CONF, CacheConfig
 from sparkcache.consumers import Plan
 from sparkcache.errors import SourceError
 from sparkcache.model import Loss, ReadToken
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from pyspark import TaskContext
 
     from sparkcache.source.options import ScanOptions
-
-PLANS_CONF = CONF_PREFIX + "plans"
 
 _log = logging.getLogger(__name__)
 

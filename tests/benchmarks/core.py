@@ -21,20 +21,14 @@ while a measurement runs.
 
 from __future__ import annotations
 
-import argparse
-import datetime
 import gc
-import importlib.metadata
-import json
-import platform
 import random
-import sys
 import time
-from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import cachetools
+import record
 
 from sparkcache.cache import RunCache, Settings, Ttl
 from sparkcache.model import Ledger, ObjectId, Run, RunKey
@@ -49,22 +43,11 @@ RUNS_PER_LEDGER = 500
 RUN_BYTES = 1 << 20
 SINGLE_TTL = Ttl(create_s=100.0, after_read_s=None, expected_s=100.0)
 DUAL_TTL = Ttl(create_s=180.0, after_read_s=10.0, expected_s=600.0)
-RESULTS = Path(__file__).parent / "results" / "core.json"
 
 
-def main() -> None:
-    """Measure, print, and save if asked to."""
-    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_argument("--json", action="store_true", help="JSON on the last line")
-    arguments.add_argument("--save", action="store_true", help=f"write {RESULTS.name}")
-    chosen = arguments.parse_args()
-    result = by_topics() | {"over_cachetools": over_cachetools()}
-    for name, value in result.items():
-        print(f"{name:16} {value}")
-    if chosen.save:
-        RESULTS.write_text(json.dumps(record(result), indent=2) + "\n")
-    if chosen.json:
-        print(json.dumps(result))
+def measure() -> dict[str, Any]:
+    """Measure ours by number of topics, and beside cachetools."""
+    return by_topics() | {"over_cachetools": over_cachetools()}
 
 
 def by_topics() -> dict[str, Any]:
@@ -231,20 +214,5 @@ def seconds(work: Callable[[], None]) -> float:
         gc.enable()
 
 
-def record(result: dict[str, Any]) -> dict[str, Any]:
-    """What the results file says."""
-    return {
-        "program": "core",
-        "command": "python tests/benchmarks/core.py --json --save",
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "versions": {
-            "python": platform.python_version(),
-            "machine": platform.machine(),
-            "cachetools": importlib.metadata.version("cachetools"),
-        },
-        "result": result,
-    }
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    record.run("core", measure, ("cachetools",))

@@ -1,6 +1,6 @@
 """How fast a core makes Arrow of offloaded Pulsar blocks: split and decode together.
 
-    .venv/bin/python tests/benchmarks/decode.py --json [--output results/decode.json]
+    .venv/bin/python tests/benchmarks/decode.py --json
 
 Each case is a ledger of 32 MiB of values in memory, cut into runs of 1 MiB stored and
 batches of 1 MiB. Values are all different and compress to about half. `mb_s` is value
@@ -10,16 +10,11 @@ rounds, in which the cases alternate, after a round to warm up.
 
 from __future__ import annotations
 
-import argparse
-import datetime as dt
-import json
-import platform
 import statistics
-import sys
 import time
 from dataclasses import dataclass
-from importlib.metadata import version
-from pathlib import Path
+
+import record
 
 from sparkcache.testing import MemoryStorage, decoded_runs
 from sparkcache_pulsar import PulsarConnector
@@ -97,29 +92,5 @@ def measure() -> dict[str, dict[str, float]]:
     return result
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--output", type=Path, help="also write a record there")
-    arguments = parser.parse_args()
-    result = measure()
-    if arguments.output:
-        record = {
-            "program": "decode",
-            "command": "tests/benchmarks/decode.py --json",
-            "date": dt.datetime.now(dt.UTC).date().isoformat(),
-            "versions": {"python": platform.python_version()}
-            | {package: version(package) for package in PACKAGES},
-            "result": result,
-        }
-        arguments.output.write_text(json.dumps(record, indent=2) + "\n")
-    if arguments.json:
-        print(json.dumps(result))
-    else:
-        for name in CASES:
-            mb_s, msgs_s = result["mb_s"][name], result["msgs_s"][name]
-            print(f"{name:14} {mb_s:8.1f} MB/s {msgs_s:12,.0f} messages/s")
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    record.run("decode", measure, PACKAGES)

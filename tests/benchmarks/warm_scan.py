@@ -16,7 +16,6 @@ session of its own.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import statistics
@@ -26,6 +25,8 @@ import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -42,36 +43,24 @@ ROWS = LEDGERS * ENTRIES * MESSAGES
 ROUNDS = 7
 
 
-def main() -> None:
-    """Measure in one process for each master, and print what came out."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--master", help="measure on this one alone (internal)")
-    parser.add_argument("--topic-dir", help="where the topic lies (internal)")
-    arguments = parser.parse_args()
-    if arguments.master:
-        print(json.dumps(measure(arguments.master, Path(arguments.topic_dir))))
-        return
+def compare() -> dict[str, float]:
+    """Measure in one process for each master."""
     result: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as name:
         write_topic(Path(name))
         for cores in (1, 2):
             seconds = in_own_process(f"local[{cores}]", name)
-            rates = {case: 1 / spent for case, spent in seconds.items()}
             for other in ("ceiling", "persist", "cold"):
                 key = f"warm_over_{other}_local{cores}"
-                result[key] = round(rates["warm"] / rates[other], 3)
+                result[key] = round(seconds[other] / seconds["warm"], 3)
             gib = ROWS * VALUE_BYTES / 2**30
-            result[f"warm_gib_s_local{cores}"] = round(gib * rates["warm"], 3)
-    if not arguments.json:
-        for key, value in result.items():
-            print(f"{key:28} {value}")
-    print(json.dumps(result))
+            result[f"warm_gib_s_local{cores}"] = round(gib / seconds["warm"], 3)
+    return result
 
 
 def in_own_process(master: str, topic_dir: str) -> dict[str, float]:
     """Measure on one master; returns median seconds by case."""
-    command = [sys.executable, __file__, "--master", master, "--topic-dir", topic_dir]
+    command = [sys.executable, __file__, master, topic_dir]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     seconds: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return seconds
@@ -209,4 +198,7 @@ def prebuilt(spark: SparkSession, like: DataFrame, parts: int) -> DataFrame:
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:2] and sys.argv[1].startswith("local["):
+        print(json.dumps(measure(sys.argv[1], Path(sys.argv[2]))))
+    else:
+        record.run("warm_scan", compare, ("pyspark", "pyarrow", "numpy"))

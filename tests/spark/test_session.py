@@ -11,7 +11,7 @@ import pytest
 from conftest import Topic
 
 import sparkcache
-from sparkcache import CacheConfig
+from sparkcache import CacheConfig, ConfigError
 from sparkcache.metrics import Metrics
 from sparkcache.source.datasource import SparkCacheSource
 from sparkcache.source.executors import node_metrics
@@ -51,6 +51,20 @@ def test_installed_configuration_reaches_planner_task_and_node(
     counted = sum(node_metrics(spark).values(), Metrics()) - before
     assert counted.streamed == counted.requests > 0
     assert counted.held_bytes + before.held_bytes == 0
+
+
+@pytest.mark.usefixtures("clean")
+def test_installing_takes_the_conf_of_the_session(spark: SparkSession) -> None:
+    spark.conf.set("spark.sparkcache.maxBytes", "3m")
+    sparkcache.install(spark)
+    assert spark.conf.get("spark.sparkcache.maxBytes") == "3m"
+    assert spark.conf.get("spark.sparkcache.runBytes") == "2m"
+    spark.conf.set("spark.sparkcache.maxbytes", "4m")
+    try:
+        with pytest.raises(ConfigError, match=r"did you mean spark\.sparkcache\.maxB"):
+            sparkcache.install(spark)
+    finally:
+        spark.conf.unset("spark.sparkcache.maxbytes")
 
 
 @pytest.mark.usefixtures("clean")

@@ -166,12 +166,17 @@ def test_a_base_takes_the_place_of_the_file(conf_file: Callable[[str], Path]) ->
     assert CacheConfig.resolve(base=CacheConfig()) == CacheConfig()
 
 
-def test_names_have_no_case_and_others_are_not_ours() -> None:
+def test_options_have_no_case_and_others_are_not_ours() -> None:
     found = CacheConfig.resolve(
         options={"RUNBYTES": "10k", "topic": "t"},
-        conf={"spark.sparkcache.MaxBytes": "1m", "spark.sql.shuffle.partitions": "1"},
+        conf={"spark.sparkcache.maxBytes": "1m", "spark.sql.shuffle.partitions": "1"},
     )
     assert found == CacheConfig(run_bytes=10 << 10, max_bytes=1 << 20)
+
+
+def test_a_conf_of_ours_has_to_be_known() -> None:
+    with pytest.raises(ConfigError, match=r"MaxBytes; did you mean .*\.maxBytes"):
+        CacheConfig.resolve(conf={"spark.sparkcache.MaxBytes": "1m"})
 
 
 def test_an_empty_text_is_none() -> None:
