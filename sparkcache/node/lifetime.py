@@ -8,12 +8,11 @@ goes on.
 from __future__ import annotations
 
 import os
-from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from asyncio import AbstractEventLoop, Handle
+    from asyncio import AbstractEventLoop
     from collections.abc import Callable
 
 _LOOK_EVERY_S = 0.5
@@ -29,22 +28,25 @@ def watch(
         loop.call_soon(on_end)
         return
     identity = _identity(directory)
+    has_ended = False
 
     def look() -> None:
+        if has_ended:
+            return
         if _identity(directory) == identity is not None:
-            timers.append(loop.call_later(_LOOK_EVERY_S, look))
-            timers.popleft()
+            loop.call_later(_LOOK_EVERY_S, look)
         else:
             end()
 
     def end() -> None:
-        timers[0].cancel()
+        nonlocal has_ended
+        has_ended = True
         loop.remove_reader(pidfd)
         os.close(pidfd)
         on_end()
 
-    timers: deque[Handle] = deque([loop.call_soon(look)])
     loop.add_reader(pidfd, end)
+    loop.call_soon(look)
 
 
 def executor_pid() -> int:
