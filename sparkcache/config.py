@@ -81,6 +81,12 @@ def _number_and_unit(
 
 
 Setting: TypeAlias = "bool | int | float | str | None"
+_TYPES: dict[Any, tuple[type, ...]] = {  # by annotation
+    "bool": (bool,),
+    "int": (int,),
+    "float": (int, float),
+    "str | None": (str, type(None)),
+}
 
 
 def _setting(
@@ -147,7 +153,7 @@ def _text(doc: str) -> Any:  # noqa: ANN401
 class CacheConfig:
     """How sparkcache behaves. Sizes are in bytes, times in seconds.
 
-    Raises ConfigError if a value is out of range.
+    Raises ConfigError if a value is of the wrong type or out of range.
     """
 
     enabled: bool = _bool(
@@ -238,6 +244,11 @@ class CacheConfig:
     def __post_init__(self) -> None:
         for spec in fields(self):
             value, show = getattr(self, spec.name), spec.metadata["show"]
+            if type(value) not in _TYPES[spec.type]:
+                raise ConfigError(
+                    f"{spec.name}={value!r}: must be {spec.type}, such as "
+                    f"{spec.default!r}"
+                )
             least, most = spec.metadata["least"], spec.metadata["most"]
             if not _is_within(value, least, most):
                 limits = f"at least {show(least)}"
@@ -365,7 +376,10 @@ def conf_file() -> str:
     parts = [
         "# Settings of sparkcache, each with its default. Use this file by setting "
         f"{CONF_FILE_VARIABLE}\n# to its path, or give the lines as Spark conf. "
-        "Those marked (scan) are options of a\n# single scan as well.\n"
+        "Those marked (scan) are options of a\n# single scan as well. What plans a "
+        "query sees Spark's conf only as sparkcache.install\n# has shipped it: that "
+        "concerns endpoint, region, pathStyle, storageAttempts,\n# storageTimeout and "
+        "partitionBytes.\n"
     ]
     defaults = CacheConfig().to_conf()
     for spec in fields(CacheConfig):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from pyspark.sql import DataFrame
 
 from sparkcache.config import PLANS_CONF
 from sparkcache.consumers import Consumer, Plan
@@ -14,9 +17,15 @@ from sparkcache.source.datasource import SparkCacheSource
 from sparkcache.source.options import ScanOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import SparkSession
+
+_Plans: TypeAlias = tuple[Plan, ...]
+
+# Threads share a session's conf: without it one would write over another's plan, or
+# write back one that is over.
+_plans_lock = threading.Lock()
 
 
 @contextmanager
@@ -30,9 +39,7 @@ def plan(*dataframes: DataFrame) -> Iterator[Plan]:
 
     Raises ConfigError if there is nothing to plan.
     """
-    if not dataframes:
-        raise ConfigError("plan() needs the DataFrames that are going to be computed")
-    spark = dataframes[0].sparkSession
+    _require_dataframes(dataframes)
     consumers = tuple(
         consumer for dataframe in dataframes for consumer in scans_of(dataframe)
     )
@@ -42,14 +49,16 @@ def plan(*dataframes: DataFrame) -> Iterator[Plan]:
             "of a session of Spark Connect, whose plans cannot be seen"
         )
     planned = Plan(uuid.uuid4().hex, consumers)
-    before = spark.conf.get(PLANS_CONF, "")
-    active = (*settings.decode_plans(before), planned)
-    spark.conf.set(PLANS_CONF, settings.encode_plans(active))
+    sessions = list(dict.fromkeys(frame.sparkSession for frame in dataframes))
+    for spark in sessions:
+        _change_plans(spark, lambda plans: (*_without(plans, planned), planned))
     try:
         yield planned
     finally:
-        _take_back(spark, planned)
-        executors.end_plans(spark, (planned.id,))
+        if sessions[0].sparkContext._jsc is not None:  # else stopped, nodes and all
+            for spark in sessions:
+                _change_plans(spark, lambda plans: _without(plans, planned))
+            executors.end_plans(sessions[0], (planned.id,))
 
 
 def scans_of(dataframe: DataFrame) -> list[Consumer]:
@@ -67,13 +76,29 @@ def scans_of(dataframe: DataFrame) -> list[Consumer]:
     ]
 
 
-def _take_back(spark: Any, planned: Plan) -> None:  # noqa: ANN401
-    active = settings.decode_plans(spark.conf.get(PLANS_CONF, ""))
-    rest = tuple(other for other in active if other.id != planned.id)
-    if rest:
-        spark.conf.set(PLANS_CONF, settings.encode_plans(rest))
-    else:
-        spark.conf.unset(PLANS_CONF)
+def _require_dataframes(given: tuple[object, ...]) -> None:
+    if not given:
+        raise ConfigError("plan() needs the DataFrames that are going to be computed")
+    for value in given:
+        if not isinstance(value, DataFrame):
+            raise ConfigError(
+                f"plan() takes DataFrames, as in plan(a, b), not a "
+                f"{type(value).__name__}"
+            )
+
+
+def _change_plans(spark: SparkSession, change: Callable[[_Plans], _Plans]) -> None:
+    """Change which plans a session's tasks carry along."""
+    with _plans_lock:
+        plans = change(settings.decode_plans(spark.conf.get(PLANS_CONF, "")))
+        if plans:
+            spark.conf.set(PLANS_CONF, settings.encode_plans(plans))
+        else:
+            spark.conf.unset(PLANS_CONF)
+
+
+def _without(plans: _Plans, planned: Plan) -> _Plans:
+    return tuple(plan for plan in plans if plan.id != planned.id)
 
 
 def _scan_options(node: Any) -> Iterator[dict[str, str]]:  # noqa: ANN401 - a Java object

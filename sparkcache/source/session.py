@@ -37,7 +37,8 @@ def install(spark: SparkSession, config: CacheConfig | None = None) -> None:
 
     Args:
         spark: The session.
-        config: The configuration. If None, the session's conf, a conf file and the
+        config: The configuration, all of it: what it does not name has its default,
+            whatever the session's conf or a conf file say. If None, these and the
             defaults say it. Raises ConfigError if they say it wrongly.
 
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
@@ -201,6 +202,41 @@ def test_a_self_join_counts_twice(
         counted = node.counted()
     assert counted.received_bytes == topic.size_bytes
     assert counted.requests == 2 * counted.inserts
+
+
+def test_plans_of_threads_do_not_undo_each_other(
+    spark: SparkSession, topic: Topic, node: Node
+) -> None:
+    orders = topic.load(spark)
+
+    def plan_often(_: int) -> None:
+        for _ in range(4):
+            with sparkcache.plan(orders) as planned:
+                assert planned.id in spark.conf.get("spark.sparkcache.plans", "")
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(plan_often, range(8)))
+    assert spark.conf.get("spark.sparkcache.plans", None) is None
+
+
+def test_a_plan_reaches_the_sessions_of_all_its_dataframes(
+    spark: SparkSession, topic: Topic, node: Node
+) -> None:
+    other = spark.newSession()
+    with sparkcache.plan(topic.load(spark), topic.load(other)):
+        plans = spark.conf.get("spark.sparkcache.plans", None)
+        assert plans
+        assert other.conf.get("spark.sparkcache.plans", None) == plans
+    assert other.conf.get("spark.sparkcache.plans", None) is None
+
+
+def test_what_is_no_dataframe_is_an_error(spark: SparkSession, topic: Topic) -> None:
+    orders = topic.load(spark)
+    with (
+        pytest.raises(ConfigError, match=r"as in plan\(a, b\), not a list"),
+        sparkcache.plan([orders, orders]),  # type: ignore[arg-type]
+    ):
+        pass
 
 
 def test_nothing_to_plan_is_an_error(spark: SparkSession) -> None:

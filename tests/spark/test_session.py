@@ -77,24 +77,48 @@ def test_settings_can_be_changed_one_by_one(spark: SparkSession, topic: Topic) -
     assert sum(node_metrics(spark).values(), Metrics()).held_bytes == 0
 
 
-def test_the_source_is_found_without_being_registered() -> None:
-    """In a session of its own, since others install it."""
-    program = (
+@pytest.mark.usefixtures("clean")
+def test_installing_within_a_plan(spark: SparkSession, topic: Topic) -> None:
+    with sparkcache.plan(topic.load(spark)):
+        sparkcache.install(spark)
+
+
+def said_by(program: str, *arguments: str) -> str:
+    """Run a program in a session of its own; return what it printed."""
+    begin = (
+        "import sys, sparkcache\n"
         "from pyspark.sql import SparkSession\n"
         "spark = SparkSession.builder.master('local[1]')"
         ".config('spark.ui.enabled', 'false').getOrCreate()\n"
-        "try:\n"
-        "    spark.read.format('sparkcache').load('/nowhere')\n"
-        "except Exception as error:\n"
-        "    print(error)\n"
-        "spark.stop()\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program],
+        [sys.executable, "-c", begin + program, *arguments],
         capture_output=True,
         text=True,
         check=True,
         timeout=120,
         env=os.environ | {"PYSPARK_PYTHON": sys.executable},
     )
-    assert "option topic is missing" in done.stdout
+    return done.stdout
+
+
+def test_the_source_is_found_without_being_registered() -> None:
+    said = said_by(
+        "try:\n"
+        "    spark.read.format('sparkcache').load('/nowhere')\n"
+        "except Exception as error:\n"
+        "    print(error)\n"
+        "spark.stop()\n"
+    )
+    assert "option topic is missing" in said
+
+
+def test_a_session_may_be_stopped_within_a_plan(topic: Topic) -> None:
+    program = (
+        "orders = spark.read.format('sparkcache').option('topic', sys.argv[2])"
+        ".load(sys.argv[1])\n"
+        "with sparkcache.plan(orders):\n"
+        "    spark.stop()\n"
+        "print('stopped')\n"
+    )
+    assert said_by(program, str(topic.directory), topic.name) == "stopped\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -235,6 +236,23 @@ def test_errors_name_what_was_given_and_what_would_do(
     message = str(caught.value)
     assert message.startswith(f"{named}={given_text}: must ")
     assert wanted in message
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"max_bytes": "8g"}, "max_bytes='8g': must be int, such as 1073741824"),
+        ({"max_bytes": 8e9}, "max_bytes=8000000000.0: must be int"),
+        ({"max_bytes": None}, "max_bytes=None: must be int"),
+        ({"loaders": True}, "loaders=True: must be int, such as 0"),
+        ({"enabled": "false"}, "enabled='false': must be bool, such as True"),
+        ({"ttl_s": "10s"}, "ttl_s='10s': must be float, such as 15"),
+        ({"endpoint": 9000}, "endpoint=9000: must be str | None"),
+    ],
+)
+def test_values_of_the_wrong_type(settings: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigError, match="^" + re.escape(told)):
+        CacheConfig(**settings)
 
 
 def test_errors_name_sparks_key() -> None:
