@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import resource
 import shutil
 import signal
 import stat
@@ -296,6 +297,19 @@ sys.stdin.read()
         assert len(processes(executor)) == 2
         jvm.kill()
     until(lambda: not processes(executor), deadline_s=3)
+
+
+def test_a_node_started_by_a_worker_with_little_memory_serves(
+    executor: Executor, content: str
+) -> None:
+    """Its limit is the node's too; shared memory that is not mapped is beyond it."""
+    limit = 2 << 30
+    task = executor.start_task(
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    )
+    out, said = task.communicate()
+    assert (out.strip(), said) == (content, "")
+    assert executor.metrics().requests == RUNS
 
 
 def test_a_node_is_reached_however_long_its_path_is(

@@ -165,4 +165,4 @@ class ServiceMachine(RuleBasedStateMachine):
 
 
 TestService = ServiceMachine.TestCase
-TestService.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestService.settings = settings(max_examples=300, stateful_step_count=40, deadline=None)
