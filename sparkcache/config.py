@@ -181,11 +181,11 @@ class CacheConfig:
         0.98,
         "Runs are evicted when more than this share of maxBytes is held.",
         parse=float,
-        least=0,
+        least=0.01,
         most=1,
     )
     watermark: float = _setting(
-        0.90, "Eviction goes on down to this share.", parse=float, least=0, most=1
+        0.90, "Eviction goes on down to this share.", parse=float, least=0.01, most=1
     )
     ttl_create_s: float = _seconds(
         180, "How long a run lives that nobody has read yet. 0: see ttl."
