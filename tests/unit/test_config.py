@@ -223,7 +223,7 @@ def test_a_line_without_a_value(conf_file: Callable[[str], Path]) -> None:
         ({"trigger": "most"}, "trigger", "'most'", "a number"),
         ({"trigger": "1.1"}, "trigger", "1.1", "0.01 to 1"),
         ({"trigger": "nan"}, "trigger", "nan", "0.01 to 1"),
-        ({"watermark": "0"}, "watermark", "0", "0.01 to 1"),
+        ({"watermark": "0"}, "watermark", "0.0", "0.01 to 1"),
         ({"watermark": "0.99"}, "watermark", "0.99", "not be above trigger=0.98"),
         ({"loaders": "257"}, "loaders", "257", "0 to 256"),
         ({"endpoint": "localhost:9000"}, "endpoint", "'localhost:9000'", "a URL"),
