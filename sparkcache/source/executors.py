@@ -5,7 +5,11 @@ There is no other channel: tasks reach the executors wherever they are.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 
 from sparkcache.errors import CacheUnavailable
 from sparkcache.metrics import Metrics
@@ -21,10 +25,19 @@ if TYPE_CHECKING:
 _TIMEOUT_S = 10.0
 _TASKS_PER_CORE = 2
 
+_log = logging.getLogger(__name__)
+
 
 def end_plans(spark: SparkSession, ids: tuple[str, ...]) -> None:
-    """Tell the nodes that plans are over. One that is not reached finds out later."""
-    _on_executors(spark, ids)
+    """Tell the nodes that plans are over. One that is not reached finds out later.
+
+    Never fails: what was planned has been done, and must not be lost for this.
+    """
+    try:
+        _on_executors(spark, ids)
+    except (Py4JError, PySparkException) as error:
+        reason = str(error).partition("\n\tat ")[0]
+        _log.warning("nodes were not told that plans %s are over: %s", ids, reason)
 
 
 def node_metrics(spark: SparkSession) -> dict[str, Metrics]:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from sparkcache.source.options import ScanOptions
 
+_EXECUTION_ID = "spark.sql.execution.id"
+
 _log = logging.getLogger(__name__)
 
 
@@ -29,7 +31,8 @@ class TaskSettings:
 
     Attributes:
         token: As whom it reads.
-        epoch: Grows with every stage of the application.
+        epoch: Grows with every stage of the application; -1, older than any, in a
+            job that comes without the session's conf, such as `df.rdd.count()`.
         config: The settings in force, options of the scan apart.
         plans: The plans under way.
 
@@ -49,9 +52,10 @@ def of_task(context: TaskContext, base: CacheConfig | None) -> TaskSettings:
         if (value := context.getLocalProperty(key)) is not None
     }
     stage = context.stageId()
+    has_conf = context.getLocalProperty(_EXECUTION_ID) is not None
     return TaskSettings(
         ReadToken(stage, context.partitionId()),
-        stage,
+        stage if has_conf else -1,  # a node keeps the settings that it has
         CacheConfig.resolve(conf=properties, base=base),
         decode_plans(context.getLocalProperty(PLANS_CONF)),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from conftest import TOPIC, Topic, write
@@ -93,6 +93,22 @@ def test_a_failing_block_ends_its_plan(
     with pytest.raises(ZeroDivisionError):
         fail()
     assert node.counted().runs == 0
+    assert spark.conf.get("spark.sparkcache.plans", None) is None
+
+
+def test_a_plan_may_end_while_jobs_are_cancelled(
+    spark: SparkSession, topic: Topic, node: Node, caplog: pytest.LogCaptureFixture
+) -> None:
+    orders = topic.load(spark)
+    spark.sparkContext.setJobGroup("cancelled", "")
+    try:
+        with sparkcache.plan(orders):
+            context: Any = spark.sparkContext._jsc.sc()
+            context.cancelJobGroupAndFutureJobs("cancelled")
+    finally:
+        spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
+    assert "not told" in caplog.text
+    assert "cancelled" in caplog.text
     assert spark.conf.get("spark.sparkcache.plans", None) is None
 
 

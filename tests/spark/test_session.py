@@ -78,6 +78,17 @@ def test_settings_can_be_changed_one_by_one(spark: SparkSession, topic: Topic) -
 
 
 @pytest.mark.usefixtures("clean")
+def test_a_job_without_the_conf_changes_no_settings(
+    spark: SparkSession, topic: Topic
+) -> None:
+    orders = topic.load(spark)
+    spark.conf.set("spark.sparkcache.maxBytes", "0")
+    assert orders.count() == topic.rows
+    assert orders.rdd.count() == topic.rows
+    assert sum(node_metrics(spark).values(), Metrics()).held_bytes == 0
+
+
+@pytest.mark.usefixtures("clean")
 def test_installing_within_a_plan(spark: SparkSession, topic: Topic) -> None:
     with sparkcache.plan(topic.load(spark)):
         sparkcache.install(spark)
