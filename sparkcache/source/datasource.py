@@ -83,7 +83,12 @@ class _Reader(DataSourceReader):
         connector = connectors.find(scan.connector)
         snapshot = connector.discover(storage, scan.topic, scan.given)
         settings.report(snapshot.losses, scan)
-        pieces = partition(snapshot.ledgers, scan, config.partition_bytes)
+        pieces = partition(
+            snapshot.ledgers,
+            scan,
+            config.partition_bytes,
+            lambda extent: len(connector.runs(extent, config.run_bytes)),
+        )
         return [_Partition(part) for part in pieces] or [_Partition([])]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -6,7 +6,7 @@ There is no other channel: tasks reach the executors wherever they are.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _TIMEOUT_S = 10.0
 _TASKS_PER_CORE = 2
+_DESCRIPTION = "spark.job.description"
 
 _log = logging.getLogger(__name__)
 
@@ -52,7 +53,13 @@ def _on_executors(spark: SparkSession, ids: tuple[str, ...]) -> dict[str, Metric
     def speak(_: Iterable[int]) -> Iterator[tuple[str, Metrics]]:
         return _speak(ids)
 
-    return dict(context.parallelize(range(tasks), tasks).mapPartitions(speak).collect())
+    before = context.getLocalProperty(_DESCRIPTION)
+    context.setLocalProperty(_DESCRIPTION, "sparkcache: speak to the nodes")
+    try:
+        answers = context.parallelize(range(tasks), tasks).mapPartitions(speak)
+        return dict(answers.collect())
+    finally:
+        context.setLocalProperty(_DESCRIPTION, cast("str", before))  # None unsets it
 
 
 def _speak(ids: tuple[str, ...]) -> Iterator[tuple[str, Metrics]]:

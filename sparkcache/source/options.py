@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from sparkcache import connector as connectors
@@ -23,6 +23,7 @@ from sparkcache.storage import normal_root
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DEFAULT_CONNECTOR = "pulsar"
 _COMMON_NAMES = frozenset(
     {
@@ -147,18 +148,19 @@ def _time(given: Mapping[str, str], name: str) -> int | None:
     text = given.get(name)
     if text is None:
         return None
-    if text.strip().isdecimal():
-        return int(text) * 1000
     try:
-        time = datetime.fromisoformat(text.strip())
-    except ValueError:
+        if text.strip().isdecimal():
+            time = _EPOCH + timedelta(milliseconds=int(text))
+        else:
+            time = datetime.fromisoformat(text.strip())
+    except (ValueError, OverflowError):
         raise ConfigError(
             f"option {name}={text!r}: must be milliseconds since 1970 or a time such "
             "as 2026-01-31T12:00:00Z"
         ) from None
     if time.tzinfo is None:
         time = time.replace(tzinfo=UTC)
-    since = time - datetime(1970, 1, 1, tzinfo=UTC)
+    since = time - _EPOCH
     return since.days * 86_400_000_000 + since.seconds * 1_000_000 + since.microseconds
 
 

@@ -13,7 +13,7 @@ from sparkcache.fetch import Stretch
 from sparkcache.model import Extent, Ledger, Position, Run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from sparkcache.connector import LedgerMap
     from sparkcache.source.options import ScanOptions
@@ -35,9 +35,15 @@ class Piece:
 
 
 def partition(
-    ledgers: Iterable[LedgerMap], options: ScanOptions, partition_bytes: int
+    ledgers: Iterable[LedgerMap],
+    options: ScanOptions,
+    partition_bytes: int,
+    count_runs: Callable[[Extent], int],
 ) -> list[list[Piece]]:
-    """Cut what a scan wants of a topic into partitions of about that many bytes."""
+    """Cut what a scan wants of a topic into partitions of about that many bytes.
+
+    Not into more than there are runs, as far as their size is known while planning.
+    """
     wanted = [
         (found.ledger, extent)
         for found in ledgers
@@ -49,7 +55,8 @@ def partition(
     partitions: list[list[Piece]] = []
     filled_bytes = limit_bytes
     for ledger, extent in wanted:
-        parts = max(round(extent.size_bytes / limit_bytes), 1)
+        parts = min(round(extent.size_bytes / limit_bytes), count_runs(extent))
+        parts = max(parts, 1)
         for part in range(parts):
             piece = Piece(ledger, extent, part, parts)
             if filled_bytes + piece.size_bytes > limit_bytes:

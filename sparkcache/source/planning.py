@@ -101,20 +101,47 @@ def _without(plans: _Plans, planned: Plan) -> _Plans:
     return tuple(plan for plan in plans if plan.id != planned.id)
 
 
-def _scan_options(node: Any) -> Iterator[dict[str, str]]:  # noqa: ANN401 - a Java object
-    """Yield the options of each sparkcache scan below a node of an optimized plan."""
+def _scan_options(node: Any, reads: int = 1) -> Iterator[dict[str, str]]:  # noqa: ANN401
+    """Yield the options of each sparkcache scan below a node of an optimized plan.
+
+    Each as often as it is read: to cut rows into ranges Spark takes a sample first, and
+    reads all that lies below up to the next exchange once more. Where that is, is not
+    known before the query runs; a read too many is forgotten at the end of the plan.
+    """
     kind = node.getClass().getSimpleName()
     if kind == "DataSourceV2ScanRelation":
         node = node.relation()
         kind = "DataSourceV2Relation"
     if kind == "DataSourceV2Relation":
         if node.table().name() == SparkCacheSource.name():
-            yield dict(node.options().asCaseSensitiveMap())
+            yield from [dict(node.options().asCaseSensitiveMap())] * reads
     elif kind == "InMemoryRelation":
         persisted = node.cacheBuilder()
         if not persisted.isCachedColumnBuffersLoaded():
-            yield from _scan_options(persisted.logicalPlan())
-    for children in (node.children(), node.subqueries()):
-        iterator = children.iterator()
-        while iterator.hasNext():
-            yield from _scan_options(iterator.next())
+            yield from _scan_options(persisted.logicalPlan(), reads)
+    if _takes_a_sample(node, kind):
+        reads = 2
+    elif kind in {"Aggregate", "LocalLimit"}:  # an exchange, or no range to be cut
+        reads = 1
+    for child in _elements(node.children()):
+        if kind == "LocalLimit" and child.getClass().getSimpleName() == "Sort":
+            child = child.child()
+        yield from _scan_options(child, reads)
+    for query in _elements(node.subqueries()):
+        yield from _scan_options(query)
+
+
+def _takes_a_sample(node: Any, kind: str) -> bool:  # noqa: ANN401
+    """Tell whether a node cuts its rows into ranges."""
+    if kind == "Sort":
+        return bool(node.__getattr__("global")())
+    return kind == "RepartitionByExpression" and any(
+        expression.getClass().getSimpleName() == "SortOrder"
+        for expression in _elements(node.partitionExpressions())
+    )
+
+
+def _elements(sequence: Any) -> Iterator[Any]:  # noqa: ANN401 - a Scala Seq
+    iterator = sequence.iterator()
+    while iterator.hasNext():
+        yield iterator.next()

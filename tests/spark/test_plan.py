@@ -176,6 +176,18 @@ def view(spark: SparkSession, topic: Topic) -> Iterator[DataFrame]:
             2,
             id="a subquery",
         ),
+        pytest.param("select * from orders order by __index", 2, id="a global sort"),
+        pytest.param(
+            "select * from orders sort by __index", 1, id="a sort within partitions"
+        ),
+        pytest.param(
+            "select * from orders order by __index limit 3", 1, id="the first rows"
+        ),
+        pytest.param(
+            "select __key, count(*) from orders group by 1 order by 2",
+            1,
+            id="a sort of what was exchanged before",
+        ),
         pytest.param("select * from orders where false", 0, id="a scan left out"),
         pytest.param("select 1", 0, id="something else"),
     ],
@@ -253,6 +265,19 @@ def test_what_is_no_dataframe_is_an_error(spark: SparkSession, topic: Topic) -> 
         sparkcache.plan([orders, orders]),  # type: ignore[arg-type]
     ):
         pass
+
+
+def test_a_global_sort_reads_twice_and_fetches_once(
+    spark: SparkSession, topic: Topic, node: Node
+) -> None:
+    in_order = topic.load(spark).select("__entryId", "__key").orderBy("__entryId")
+    by_range = topic.load(spark).repartitionByRange(3, "__entryId")
+    with sparkcache.plan(in_order, by_range, in_order):
+        for dataframe in (in_order, by_range, in_order):
+            compute(dataframe)
+        counted = node.counted()
+    assert counted.received_bytes == topic.size_bytes
+    assert counted.requests == 6 * counted.inserts
 
 
 def test_nothing_to_plan_is_an_error(spark: SparkSession) -> None:

@@ -128,7 +128,9 @@ def test_ranges(
 def test_min_partitions(spark: SparkSession, topic: Topic) -> None:
     assert topic.load(spark).rdd.getNumPartitions() == 1
     assert topic.load(spark, minPartitions="6").rdd.getNumPartitions() >= 6
-    assert topic.load(spark, minPartitions="40").rdd.getNumPartitions() >= 20
+    many = topic.load(spark, minPartitions="100000", runBytes="1k")
+    assert 12 <= many.rdd.getNumPartitions() <= 72  # a run is not cut
+    assert many.count() == topic.rows
 
 
 def test_a_schema_chooses_columns(spark: SparkSession, topic: Topic) -> None:
@@ -159,6 +161,7 @@ def test_limit_stops_early_and_harms_nothing(spark: SparkSession, topic: Topic) 
             {"startingOffsets": "7"}, "a position 'ledger:entry'", id="offset"
         ),
         pytest.param({"endingOffsets": '{"x": "1:1"}'}, "JSON such as", id="JSON"),
+        pytest.param({"startingTime": "9" * 20}, "a time such as", id="far future"),
         pytest.param({"startingTime": "soon"}, "a time such as", id="time"),
         pytest.param({"failOnDataLoss": "maybe"}, "true or false", id="truth"),
         pytest.param({"minPartitions": "0"}, "above 0", id="number"),
