@@ -115,7 +115,12 @@ def whole_topic(directory: Path, config: CacheConfig) -> Scan:
     snapshot = connector.discover(
         open_storage(options.root, config, Traffic()), options.topic, options.given
     )
-    pieces = partition(snapshot.ledgers, options, sys.maxsize)
+    pieces = partition(
+        snapshot.ledgers,
+        options,
+        sys.maxsize,
+        lambda extent: len(connector.runs(extent, config.run_bytes)),
+    )
     parts = (
         stretch(piece, connector.runs(piece.extent, config.run_bytes), options)
         for part in pieces
