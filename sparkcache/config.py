@@ -12,11 +12,17 @@ import os
 import re
 import textwrap
 from dataclasses import Field, dataclass, field, fields, replace
-from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sparkcache.errors import ConfigError
+from sparkcache.units import (
+    format_bytes,
+    format_seconds,
+    parse_bool,
+    parse_bytes,
+    parse_seconds,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -25,66 +31,16 @@ CONF_PREFIX = "spark.sparkcache."
 PLANS_CONF = CONF_PREFIX + "plans"  # not a setting: what sparkcache.plan() says
 CONF_FILE_VARIABLE = "SPARKCACHE_CONF"
 
-_KIB = 1024
 _LONGEST_S = 1_000_000_000  # endless, for any practical purpose, and yet a number
 _SEPARATOR = re.compile(r"\s*=\s*|\s+")
-_BYTE_UNITS = {"": 1, "b": 1} | {
-    unit + suffix: _KIB**power
-    for power, unit in enumerate("kmgt", start=1)
-    for suffix in ("", "b", "ib")
-}
-_SECOND_UNITS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
-
-
-def parse_bytes(text: str) -> int:
-    """Read a size as Spark writes it: `512m`, `1g`, `2MiB`, `4096`."""
-    number, unit = _number_and_unit(text, _BYTE_UNITS, "a size such as 512m or 1g")
-    return int(number * _BYTE_UNITS[unit])
-
-
-def parse_seconds(text: str) -> float:
-    """Read a duration as Spark writes it: `500ms`, `10s`, `3min`, `1h`."""
-    number, unit = _number_and_unit(text, _SECOND_UNITS, "a duration such as 10s")
-    return number * _SECOND_UNITS[unit]
-
-
-def parse_bool(text: str) -> bool:
-    """Read `true` or `false`, in any case."""
-    match text.strip().lower():
-        case "true":
-            return True
-        case "false":
-            return False
-    raise ValueError("true or false")
-
-
-def format_bytes(size_bytes: int) -> str:
-    """Write a size so that `parse_bytes` reads it back."""
-    for unit, factor in (("g", _KIB**3), ("m", _KIB**2), ("k", _KIB)):
-        if size_bytes and size_bytes % factor == 0:
-            return f"{size_bytes // factor}{unit}"
-    return str(size_bytes)
-
-
-def format_seconds(time_s: float) -> str:
-    """Write a duration so that `parse_seconds` reads it back."""
-    return f"{Decimal(repr(float(time_s))).normalize():f}s"
-
-
-def _number_and_unit(
-    text: str, units: Mapping[str, float], wanted: str
-) -> tuple[float, str]:
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", text.strip().lower())
-    if match is None or match[2] not in units:
-        raise ValueError(wanted)
-    return float(match[1]), match[2]
-
+POLICIES = ("next-read", "expected-reads", "lru")
 
 Setting: TypeAlias = "bool | int | float | str | None"
 _TYPES: dict[Any, tuple[type, ...]] = {  # by annotation
     "bool": (bool,),
     "int": (int,),
     "float": (int, float),
+    "str": (str,),
     "str | None": (str, type(None)),
 }
 
@@ -145,8 +101,8 @@ def _bool(default: bool, doc: str, *, scan: bool = False) -> Any:  # noqa: ANN40
     )
 
 
-def _text(doc: str) -> Any:  # noqa: ANN401
-    return _setting(None, doc, parse=str, show=lambda value: value or "", scan=True)
+def _text(doc: str, *, scan: bool) -> Any:  # noqa: ANN401
+    return _setting(None, doc, parse=str, show=lambda value: value or "", scan=scan)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,9 +133,18 @@ class CacheConfig:
     partition_bytes: int = _bytes(
         64 << 20, "Stored bytes of a Spark partition, about.", least=1024, scan=True
     )
+    policy: str = _setting(
+        POLICIES[0],
+        "Which run goes when there is no room for another. next-read: the one that "
+        "its next planned reader comes to last. expected-reads: the oldest, but one "
+        "that planned readers will come to is queued again (PIP-430). lru: the one "
+        "not accessed for longest.",
+        parse=str,
+    )
     trigger: float = _setting(
         0.98,
-        "Runs are evicted when more than this share of maxBytes is held.",
+        "Runs are evicted when more than this share of maxBytes is held. Policy "
+        "next-read evicts what it must, whatever this and watermark say.",
         parse=float,
         least=0.01,
         most=1,
@@ -216,6 +181,11 @@ class CacheConfig:
     read_ahead_bytes: int = _bytes(
         32 << 20, "Decoded bytes that may be loaded ahead of each reader."
     )
+    trace: str | None = _text(
+        "Directory in which each node records what it is asked for, for "
+        "python -m sparkcache.simulate. Empty: nothing is recorded.",
+        scan=False,
+    )
     loaders: int = _setting(
         0, "Loader processes of a node. 0: one per core.", parse=int, least=0, most=256
     )
@@ -225,8 +195,12 @@ class CacheConfig:
     request_timeout_s: float = _seconds(
         120, "How long a task waits for a run before it loads for itself.", scan=True
     )
-    endpoint: str | None = _text("URL of the S3 server. Empty: as boto3 finds it.")
-    region: str | None = _text("Region of the S3 server. Empty: as boto3 finds it.")
+    endpoint: str | None = _text(
+        "URL of the S3 server. Empty: as boto3 finds it.", scan=True
+    )
+    region: str | None = _text(
+        "Region of the S3 server. Empty: as boto3 finds it.", scan=True
+    )
     path_style: bool = _bool(
         False, "Address buckets as endpoint/bucket, not bucket.endpoint.", scan=True
     )
@@ -257,6 +231,10 @@ class CacheConfig:
                 raise ConfigError(
                     f"{option_name(spec)}={show(value)}: must be {limits}"
                 )
+        if self.policy not in POLICIES:
+            raise ConfigError(
+                f"policy={self.policy!r}: must be one of {', '.join(POLICIES)}"
+            )
         if self.endpoint and not self.endpoint.startswith(("http://", "https://")):
             raise ConfigError(
                 f"endpoint={self.endpoint!r}: must be a URL such as "

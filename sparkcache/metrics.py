@@ -29,6 +29,7 @@ class Metrics:
         evicted_by_ttl: Runs that outlived their time.
         evicted_by_last_read: Runs let go of when their last planned reader had read.
         evicted_by_plan_end: Runs dropped because the plan that waited for them ended.
+        not_admitted: Runs not taken in: for want of room, or others are read sooner.
         evicted_unread: Runs evicted although reads were still expected.
         requeues: Runs queued again instead of being evicted.
         runs: Runs held now.
@@ -54,6 +55,7 @@ class Metrics:
     evicted_by_ttl: int = 0
     evicted_by_last_read: int = 0
     evicted_by_plan_end: int = 0
+    not_admitted: int = 0
     evicted_unread: int = 0
     requeues: int = 0
     runs: int = 0

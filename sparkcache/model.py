@@ -143,7 +143,15 @@ class ReadToken:
 
     Stage ids are unique within an application, so a task that is retried or
     run twice counts once, and both sides of a self-join count.
+
+    Attributes:
+        stage: The stage's id.
+        partition: The task's index in the stage.
+        part: The partition's index in its scan. In a union the second scan's first
+            task is not the stage's first; in a coalesced stage one task reads several.
+
     """
 
     stage: int
     partition: int
+    part: int = 0

@@ -12,9 +12,12 @@ class Counters:
     Attributes:
         inserted: Runs taken in.
         refused: Reservations for which there was no room.
+        declined: Reservations for which nothing that is read sooner would go.
         expired: Runs removed because their time was over.
         evicted: Runs removed to make room.
         invalidated: Runs removed because the caller said so.
+        read_out: Runs removed with their last planned read.
+        called_off: Runs removed because the plan that waited for them ended.
         given_up: Runs among the expired and evicted that had reads to come.
         requeued_expired: Runs whose time was over, and that were spared.
         requeued_evicted: Runs that stood in the way of others, and were spared.
@@ -24,9 +27,12 @@ class Counters:
 
     inserted: int = 0
     refused: int = 0
+    declined: int = 0
     expired: int = 0
     evicted: int = 0
     invalidated: int = 0
+    read_out: int = 0
+    called_off: int = 0
     given_up: int = 0
     requeued_expired: int = 0
     requeued_evicted: int = 0

@@ -23,6 +23,8 @@ from collections import OrderedDict
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from sparkcache.cache.settings import Policy
+
 if TYPE_CHECKING:
     from sparkcache.cache.cached_run import CachedRun
     from sparkcache.cache.counters import Counters
@@ -57,23 +59,22 @@ class RemovalQueue(Generic[V]):
 
     def configure(self, settings: Settings) -> None:
         """Change which runs are spared, from the next pass on."""
-        self._max_requeues = settings.max_requeues
+        is_lru = settings.policy is Policy.LRU
+        self._max_requeues = 0 if is_lru else settings.max_requeues
         self._spares_accessed = settings.extend_recently_accessed
 
     def add(self, run: CachedRun[V]) -> None:
         """Take in a run that is not in the queue."""
         self._runs[run] = None
 
-    def renew(self, run: CachedRun[V]) -> None:
-        """Treat a run as if it had just been inserted."""
-        run.requeues = 0
-        run.accessed = False
-        self._runs.move_to_end(run)
-
     def requeue(self, run: CachedRun[V]) -> None:
         """Spare a run, and note that."""
         run.requeues += 1
         run.accessed = False
+        self.move_to_end(run)
+
+    def move_to_end(self, run: CachedRun[V]) -> None:
+        """Let a run go after all others."""
         self._runs.move_to_end(run)
 
     def remove(self, run: CachedRun[V]) -> None:

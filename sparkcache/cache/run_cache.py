@@ -14,10 +14,10 @@ and, in each of the first two, is pinned while a reader maps it. A kept run that
 removed under its readers is lent from then on: it is returned at once, so that the
 caller can close its descriptor, and its bytes count until the last unpin.
 
-Two queues decide. `Expiry` knows whose time is over, `RemovalQueue` who goes when room
-is needed; both spare runs by the same rule, and being spared begins a run's time anew.
-A run is held if and only if a pass at this moment would keep it. Whether that pass has
-taken place makes no difference to a look-up, only to the memory.
+`Expiry` knows whose time is over, `RemovalOrder` who goes when room is needed; both
+spare runs by the same rule, and being spared begins a run's time anew. A run is held if
+and only if a pass at this moment would keep it. Whether that pass has taken place makes
+no difference to a look-up, only to the memory.
 
 Source: Apache Pulsar PIP-430 (order, trigger, watermark, requeues) and RocketMQ's dual
 time to live. Different here: the limit is hard, because room is made before a run
@@ -33,9 +33,11 @@ from sparkcache.cache.counters import Counters
 from sparkcache.cache.expiry import Expiry
 from sparkcache.cache.holdings import Holdings
 from sparkcache.cache.ledger_runs import LedgerRuns
-from sparkcache.cache.removal_queue import RemovalQueue
+from sparkcache.cache.removal_order import RemovalOrder
+from sparkcache.consumers import Forecast
 
 if TYPE_CHECKING:
+    from sparkcache.cache.next_read import Foreseen
     from sparkcache.cache.settings import Settings
     from sparkcache.model import Ledger, RunKey
 
@@ -45,24 +47,30 @@ V = TypeVar("V")
 class RunCache(Generic[V]):
     """Runs by key, within a limit of bytes and of runs.
 
+    Args:
+        settings: The limits and the policy.
+        foreseen: What the policy NEXT_READ goes by. If None, nothing is.
+
     Attributes:
         counters: What has happened so far.
 
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, foreseen: Foreseen | None = None) -> None:
         self.counters = Counters()
         self._settings = settings
         self._runs: dict[RunKey, CachedRun[V]] = {}
         self._ledgers: dict[Ledger, LedgerRuns[V]] = {}
-        self._queue: RemovalQueue[V] = RemovalQueue(settings, self.counters)
+        self._order: RemovalOrder[V] = RemovalOrder(
+            settings, self.counters, Forecast() if foreseen is None else foreseen
+        )
         self._expiry: Expiry[V] = Expiry(settings.ttl)
         self._holdings = Holdings()
         self._ceiling_bytes = settings.max_bytes
         self._ceiling_runs = settings.max_runs
 
     def __len__(self) -> int:
-        return len(self._queue)
+        return len(self._runs)
 
     def __repr__(self) -> str:
         return (
@@ -90,7 +98,7 @@ class RunCache(Generic[V]):
         """Look up a run to read it, which counts as an access."""
         run = self.peek(key, now_s)
         if run is not None:
-            run.accessed = True
+            self._order.access(run)
             self._expiry.read(run, now_s)
         return run
 
@@ -123,20 +131,35 @@ class RunCache(Generic[V]):
 
     def runs(self) -> list[CachedRun[V]]:
         """List the runs kept, the next to go first."""
-        return self._queue.all()
+        return self._order.all()
 
-    def reserve(self, size_bytes: int, now_s: float) -> tuple[bool, list[CachedRun[V]]]:
+    def readers_moved(self, topic: str) -> None:
+        """Note that what is foreseen of a topic has changed."""
+        self._order.moved(topic)
+
+    def reserve(
+        self, size_bytes: int, now_s: float, key: RunKey | None = None
+    ) -> tuple[bool, list[CachedRun[V]]]:
         """Make room for a run that is about to be created.
 
         Returns whether there is room, and what was evicted for it. What cannot fit
         beside the reserved, the lent and the pinned is refused and evicts nothing.
+        With NEXT_READ a run is refused too if room could be made only by evicting what
+        is read sooner; `key` says which run it is, None any that is read at once.
         """
         _require_size(size_bytes)
         settings, holdings = self._settings, self._holdings
         if not holdings.could_fit(size_bytes, settings.max_bytes, settings.max_runs):
             self.counters.refused += 1
             return False, []
-        removed = self._make_room(size_bytes, 1, settings.trigger_bytes, now_s)
+        removed = self._sweep(size_bytes, 1, settings.trigger_bytes, now_s)
+        excess = self._excess(size_bytes, 1)
+        if excess:
+            farther = self._order.give_way(*excess, to=key)
+            if farther is None:
+                self.counters.declined += 1
+                return False, removed
+            removed += self._evicted(farther)
         holdings.reserve(size_bytes)
         return True, removed
 
@@ -165,7 +188,7 @@ class RunCache(Generic[V]):
             self._holdings.unreserve(size_bytes)
             old.expected_reads = expected_reads
             old.was_read = False
-            self._queue.renew(old)
+            self._order.renew(old)
             self._expiry.start(old, now_s)
             return None
         run = CachedRun(key, value, size_bytes, expected_reads)
@@ -175,7 +198,7 @@ class RunCache(Generic[V]):
         if runs is None:
             runs = self._ledgers[key.ledger] = LedgerRuns()
         runs.add(run)
-        self._queue.add(run)
+        self._order.add(run)
         self._expiry.start(run, now_s)
         self.counters.inserted += 1
         return run
@@ -195,9 +218,11 @@ class RunCache(Generic[V]):
     def pin(self, run: CachedRun[V]) -> None:
         """Note that a reader maps the run."""
         self._holdings.pin(run)
+        self._order.moved(run.key.ledger.topic)
 
     def unpin(self, run: CachedRun[V]) -> bool:
         """Note that a reader let go; returns whether the run's bytes went with it."""
+        self._order.moved(run.key.ledger.topic)
         return self._holdings.unpin(run)
 
     def mark_read(self, key: RunKey, now_s: float) -> int | None:
@@ -210,6 +235,8 @@ class RunCache(Generic[V]):
             return None
         if run.expected_reads:
             run.expected_reads -= 1
+            if not run.expected_reads:
+                self._order.expect(run)
         self._expiry.read(run, now_s)
         return run.expected_reads
 
@@ -226,6 +253,7 @@ class RunCache(Generic[V]):
         run.expected_reads = expected_reads
         if changes_state:
             run.requeues = 0
+            self._order.expect(run)
             self._expiry.start(run, now_s)
         return True
 
@@ -240,8 +268,8 @@ class RunCache(Generic[V]):
                 self.counters.looked_at += 1
                 if not self._expiry.is_over(run, now_s):
                     break
-                if self._queue.spares(run):
-                    self._queue.requeue(run)
+                if self._order.spares(run):
+                    self._order.requeue(run)
                     self._expiry.start(run, now_s)
                     self.counters.requeued_expired += 1
                 else:
@@ -249,7 +277,7 @@ class RunCache(Generic[V]):
                     removed.append(run)
         self.counters.expired += len(removed)
         self._count_given_up(removed)
-        return removed + self._make_room(0, 0, self._settings.max_bytes, now_s)
+        return removed + self._fit(now_s)
 
     def next_deadline_s(self) -> float | None:
         """When `expire` will have work; None if never."""
@@ -258,7 +286,8 @@ class RunCache(Generic[V]):
     def evict(self, size_bytes: int, now_s: float) -> list[CachedRun[V]]:
         """Free at least so many bytes, if so many can be freed."""
         _require_size(size_bytes)
-        return self._shrink(size_bytes, 0, now_s)
+        removed = self._swept(size_bytes, 0, now_s)
+        return removed + self._give(size_bytes - sum(r.size_bytes for r in removed), 0)
 
     def remove(self, key: RunKey) -> CachedRun[V] | None:
         """Remove a run, whatever is expected of it; None if it is not here."""
@@ -289,9 +318,9 @@ class RunCache(Generic[V]):
         What is reserved, lent or pinned may exceed a lowered limit until it is let go.
         """
         self._settings = settings
-        self._queue.configure(settings)
+        self._order.configure(settings)
         self._expiry.configure(settings.ttl)
-        removed = self._make_room(0, 0, self._settings.max_bytes, now_s)
+        removed = self._fit(now_s)
         self._ceiling_bytes = max(settings.max_bytes, self._holdings.held.bytes)
         self._ceiling_runs = max(settings.max_runs, self._holdings.held.runs)
         return removed
@@ -302,6 +331,7 @@ class RunCache(Generic[V]):
         self._expiry.check()
         queued = self.runs()
         indexed = [run for runs in self._ledgers.values() for run in runs.all()]
+        self._order.check()
         assert set(queued) == set(indexed) == set(self._runs.values())
         assert len(queued) == len(indexed) == len(self._runs) == len(self._expiry)
         assert all(self._runs[run.key] is run for run in queued)
@@ -321,12 +351,30 @@ class RunCache(Generic[V]):
         assert self._holdings.held.runs <= self._ceiling_runs
 
     def _is_dead(self, run: CachedRun[V], now_s: float) -> bool:
-        return self._expiry.is_over(run, now_s) and not self._queue.spares(run)
+        return self._expiry.is_over(run, now_s) and not self._order.spares(run)
 
-    def _make_room(
+    def _fit(self, now_s: float) -> list[CachedRun[V]]:
+        """Evict until what is held is within the limits, if that can be."""
+        removed = self._sweep(0, 0, self._settings.max_bytes, now_s)
+        excess = self._excess(0, 0)
+        return removed + self._give(*excess) if excess else removed
+
+    def _excess(self, size_bytes: int, runs: int) -> tuple[int, int] | None:
+        """Return what would be too much, in bytes and in runs, with so much more."""
+        held, settings = self._holdings.held, self._settings
+        excess_bytes = held.bytes + size_bytes - settings.max_bytes
+        excess_runs = held.runs + runs - settings.max_runs
+        if excess_bytes <= 0 and excess_runs <= 0:
+            return None
+        return excess_bytes, excess_runs
+
+    def _sweep(
         self, size_bytes: int, runs: int, trigger_bytes: int, now_s: float
     ) -> list[CachedRun[V]]:
-        """Evict if with so much more the limit of runs or the trigger was exceeded."""
+        """Evict if with so much more the limit of runs or the trigger was exceeded.
+
+        What is read next at a time that is foreseen stays.
+        """
         then_bytes = self._holdings.held.bytes + size_bytes
         excess_runs = self._holdings.held.runs + runs - self._settings.max_runs
         excess_bytes = 0
@@ -334,12 +382,19 @@ class RunCache(Generic[V]):
             excess_bytes = then_bytes - self._settings.watermark_bytes
         if excess_bytes <= 0 and excess_runs <= 0:
             return []
-        return self._shrink(excess_bytes, excess_runs, now_s)
+        return self._swept(excess_bytes, excess_runs, now_s)
 
-    def _shrink(self, size_bytes: int, runs: int, now_s: float) -> list[CachedRun[V]]:
-        removed, requeued = self._queue.shrink(size_bytes, runs)
+    def _swept(self, size_bytes: int, runs: int, now_s: float) -> list[CachedRun[V]]:
+        removed, requeued = self._order.sweep(size_bytes, runs)
         for run in requeued:
             self._expiry.start(run, now_s)
+        return self._evicted(removed)
+
+    def _give(self, size_bytes: int, runs: int) -> list[CachedRun[V]]:
+        """Evict what is foreseen, as far as it can go."""
+        return self._evicted(self._order.shrink(size_bytes, runs))
+
+    def _evicted(self, removed: list[CachedRun[V]]) -> list[CachedRun[V]]:
         for run in removed:
             self._let_go(run)
         self.counters.evicted += len(removed)
@@ -353,11 +408,11 @@ class RunCache(Generic[V]):
         return runs
 
     def _remove(self, run: CachedRun[V]) -> None:
-        self._queue.remove(run)
+        self._order.remove(run)
         self._let_go(run)
 
     def _let_go(self, run: CachedRun[V]) -> None:
-        """Forget a run that is out of the removal queue."""
+        """Forget a run that is out of the removal order."""
         self._expiry.stop(run)
         self._holdings.drop(run)
         del self._runs[run.key]

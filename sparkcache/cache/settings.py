@@ -8,7 +8,16 @@ watermark: PIP-430. Different here: the limit is hard, and the trigger can be se
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from math import inf
+
+
+class Policy(Enum):
+    """Which run goes when there is no room for another."""
+
+    NEXT_READ = "next-read"  # the one whose next planned read is farthest
+    EXPECTED_READS = "expected-reads"  # the oldest; those with reads to come are spared
+    LRU = "lru"  # the one not accessed for longest, whatever is planned
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,24 +73,28 @@ class Settings:
     Attributes:
         max_bytes: What is held never exceeds it. 0: nothing is held at all.
         max_runs: How many runs are held at most.
+        policy: Which of them goes next.
         ttl: How long they live.
         trigger: Making room evicts when more than this share of `max_bytes` would be
-            held...
+            held... NEXT_READ evicts what it must, and no more.
         watermark: ...and then until no more than this share is.
         max_requeues: How often a run with reads to come is spared.
         extend_recently_accessed: Whether a run that was accessed since a pass last
             spared it is spared again. Off in Pulsar since 5.0, because it keeps what
             everybody has read.
+        drop_after_last_read: Whether a run goes with its last planned read.
 
     """
 
     max_bytes: int
     max_runs: int
     ttl: Ttl
+    policy: Policy = Policy.EXPECTED_READS
     trigger: float = 0.98
     watermark: float = 0.90
     max_requeues: int = 5
     extend_recently_accessed: bool = False
+    drop_after_last_read: bool = True
 
     def __post_init__(self) -> None:
         for name in ("max_bytes", "max_runs", "max_requeues"):
@@ -98,11 +111,15 @@ class Settings:
     @property
     def trigger_bytes(self) -> int:
         """More than this, and making room evicts."""
+        if self.policy is Policy.NEXT_READ:
+            return self.max_bytes
         return int(self.max_bytes * self.trigger)
 
     @property
     def watermark_bytes(self) -> int:
         """No more than this is left then."""
+        if self.policy is Policy.NEXT_READ:
+            return self.max_bytes
         return int(self.max_bytes * self.watermark)
 
 

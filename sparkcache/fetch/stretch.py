@@ -18,6 +18,7 @@ class Stretch:
         runs: All runs of the extent: those before `start` tell the way to it.
         start: Index of the first run wanted.
         stop: Index after the last run wanted.
+        at: Stored bytes of the topic before the extent.
 
     """
 
@@ -26,6 +27,11 @@ class Stretch:
     runs: tuple[Run, ...]
     start: int
     stop: int
+    at: int = 0
+
+    def is_valid(self) -> bool:
+        """Tell whether it has any runs, and all that it wants."""
+        return 0 <= self.start < self.stop <= len(self.runs)
 
     def key(self, index: int) -> RunKey:
         """Return the key of a run, by its index in `runs`."""

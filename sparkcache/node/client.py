@@ -31,9 +31,8 @@ if TYPE_CHECKING:
 
     from sparkcache.config import CacheConfig
     from sparkcache.connector import DecodedRun
-    from sparkcache.consumers import Plan
+    from sparkcache.consumers import Plan, Reader
     from sparkcache.fetch.stretch import Scan
-    from sparkcache.model import ReadToken
 
 _log = logging.getLogger(__name__)
 
@@ -41,7 +40,7 @@ _log = logging.getLogger(__name__)
 def read_scan(
     scan: Scan,
     *,
-    token: ReadToken,
+    reader: Reader,
     epoch: int,
     settings: CacheConfig,
     plans: tuple[Plan, ...],
@@ -53,7 +52,7 @@ def read_scan(
 
     Args:
         scan: What to read.
-        token: As whom.
+        reader: As whom.
         epoch: Orders settings and plans: a later stage has a higher one.
         settings: The node's settings.
         plans: The plans under way.
@@ -61,15 +60,15 @@ def read_scan(
     """
     node = None
     if settings.enabled:
-        node = _open_node(Open(PROTOCOL_VERSION, scan, token, epoch, settings, plans))
-    with closing(_Reader(scan, node)) as reader:
+        node = _open_node(Open(PROTOCOL_VERSION, scan, reader, epoch, settings, plans))
+    with closing(_Runs(scan, node)) as runs:
         for at, stretch in enumerate(scan.stretches):
             for index in range(stretch.start, stretch.stop):
-                yield reader.read(at, index)
-        reader.finish()
+                yield runs.read(at, index)
+        runs.finish()
 
 
-class _Reader:
+class _Runs:
     """Reads a scan through the node for as long as that goes well, then without."""
 
     def __init__(self, scan: Scan, node: NodeReader | None) -> None:

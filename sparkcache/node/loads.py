@@ -60,10 +60,10 @@ class Room(Protocol):
     def is_near(self, key: RunKey, span: Span, size_bytes: int) -> bool:
         """Tell whether one of a run's readers may be read ahead of so far."""
 
-    def reserve(self, size_bytes: int) -> bool:
-        """Make room for a run; False if there can be none."""
+    def reserve(self, key: RunKey, size_bytes: int) -> bool:
+        """Make room for a run; False if there can be none, or others need it more."""
 
-    def reserve_spare(self, size_bytes: int) -> bool:
+    def reserve_spare(self, key: RunKey, size_bytes: int) -> bool:
         """Take room for a run if nothing has to go for it."""
 
     def unreserve(self, size_bytes: int) -> None:
@@ -287,7 +287,7 @@ class Loads:
                 return
         # What is only on the way to what is wanted may cost nobody anything.
         reserve = self._room.reserve if is_wanted else self._room.reserve_spare
-        if reserve(run.size_bytes):
+        if reserve(key, run.size_bytes):
             self._grant(peer, flight, run, Grant())
         elif flight.is_awaited() or not is_wanted:
             self._deny(peer, flight, run)
@@ -298,7 +298,7 @@ class Loads:
 
     def _give_way(self, peer: Peer, flight: Flight, run: Decoded) -> None:
         """End a load for the sake of another; what is decoded is not lost."""
-        if self._room.reserve(run.size_bytes):
+        if self._room.reserve(flight.key(run.index), run.size_bytes):
             self._forget(flight, run.index + 1)
             flight.over = True
             self._grant(peer, flight, run, Grant(last=True))

@@ -19,14 +19,13 @@ from typing import TypeAlias
 import msgspec
 
 from sparkcache.config import CacheConfig
-from sparkcache.consumers import Plan
+from sparkcache.consumers import Plan, Reader
 from sparkcache.errors import SourceError
 from sparkcache.fetch.load import Load
 from sparkcache.fetch.stretch import Scan
 from sparkcache.metrics import Metrics
-from sparkcache.model import ReadToken
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 
 
 class Message(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -42,7 +41,7 @@ class Open(Message, frozen=True):
 
     version: int
     scan: Scan
-    token: ReadToken
+    reader: Reader
     epoch: int
     settings: CacheConfig
     plans: tuple[Plan, ...]

@@ -12,9 +12,10 @@ import logging
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from sparkcache.cache import RunCache, Settings, resolve_ttl
-from sparkcache.consumers import ExpectedReads
+from sparkcache.cache import PlannedCache, Policy, Settings, resolve_ttl
+from sparkcache.consumers import Located
 from sparkcache.metrics import Metrics
+from sparkcache.model import Position
 from sparkcache.node.loads import Loads
 from sparkcache.node.messages import (
     PROTOCOL_VERSION,
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
 
     from sparkcache.cache import CachedRun
     from sparkcache.config import CacheConfig
-    from sparkcache.consumers import Plan
+    from sparkcache.consumers import Reader, Reading
+    from sparkcache.fetch.stretch import Scan
     from sparkcache.model import RunKey
     from sparkcache.node.messages import (
         Decoded,
@@ -54,6 +56,7 @@ def cache_settings(config: CacheConfig, max_runs: int) -> Settings:
     return Settings(
         max_bytes=config.max_bytes,
         max_runs=max_runs,
+        policy=Policy(config.policy),
         trigger=config.trigger,
         watermark=config.watermark,
         ttl=resolve_ttl(
@@ -64,6 +67,7 @@ def cache_settings(config: CacheConfig, max_runs: int) -> Settings:
         ),
         max_requeues=config.max_requeues,
         extend_recently_accessed=config.extend_recently_accessed,
+        drop_after_last_read=config.drop_after_last_read,
     )
 
 
@@ -94,15 +98,15 @@ class Service:
         self._now = now
         self._close_fd = close_fd
         self._on_configure = on_configure
-        self._cache = RunCache[int](cache_settings(config, max_runs))
-        self._plans = ExpectedReads()
+        self._planned = PlannedCache[int](cache_settings(config, max_runs))
+        self._cache = self._planned.runs
         self._tasks: set[Task] = set()
         self._count: Counter[str] = Counter()
         self._peak_bytes = 0
         self.loads = Loads(self, self._count, now)
 
     def __repr__(self) -> str:
-        return f"Service({len(self._tasks)} tasks, {self.loads!r}, {self._cache!r})"
+        return f"Service({len(self._tasks)} tasks, {self.loads!r}, {self._planned!r})"
 
     # Tasks
 
@@ -112,13 +116,18 @@ class Service:
             reason = f"protocol {message.version}, this node speaks {PROTOCOL_VERSION}"
             task.peer.send(Refused(reason))
             return
+        if not all(stretch.is_valid() for stretch in message.scan.stretches):
+            _log.warning("a task asked for runs that there are not")
+            task.peer.close()
+            return
         if message.epoch >= self._epoch:
             self._epoch = message.epoch
             self.configure(message.settings)
-        for plan in message.plans:
-            if self._plans.begin(plan):
-                self._recount(plan)
-        task.begin(message.scan, message.token, tuple(p.id for p in message.plans))
+        self._planned.begin(message.plans, self._now())
+        task.begin(message.scan)
+        if message.scan.stretches:
+            plan_ids = tuple(plan.id for plan in message.plans)
+            task.reading = self._reading(message.reader, plan_ids, message.scan)
         self._tasks.add(task)
         self.loads.proceed()
 
@@ -133,7 +142,8 @@ class Service:
         task.ask(place)
         key = task.key(place)
         self._count["requests"] += 1
-        cached = self._cache.get(key, self._now())
+        assert task.reading is not None, "it has a run to ask for"
+        cached = self._planned.take(task.reading, key, self._now())
         if cached is not None:
             self._count["hits"] += 1
             self._serve(task, cached)
@@ -156,13 +166,15 @@ class Service:
         for cached in task.pins.values():
             self._cache.unpin(cached)
         task.pins.clear()
+        if task.reading is not None:
+            self._planned.close(task.reading)
+            task.reading = None
         self.loads.leave(task)
         self.loads.proceed()
 
     def end_plans(self, message: EndPlans) -> None:
         """Plans are over: what nobody else waits for is dropped."""
-        for plan in self._plans.end(message.ids):
-            self._recount(plan, is_over=True)
+        self._free(self._planned.end(message.ids, self._now()))
         self.loads.proceed()
 
     def ask(self, peer: Peer) -> None:
@@ -191,13 +203,7 @@ class Service:
         key, size_bytes, waiters = self.loads.loaded(peer, index)
         now_s = self._now()
         self._free(self._cache.expire(now_s))  # or it might be held, and overdue
-        cached = self._cache.insert(
-            key,
-            fd,
-            size_bytes=size_bytes,
-            expected_reads=self._plans.expected(key),
-            now_s=now_s,
-        )
+        cached = self._planned.insert(key, fd, size_bytes=size_bytes, now_s=now_s)
         if cached is None:
             self._close_fd(fd)
         else:
@@ -233,17 +239,17 @@ class Service:
         """Tell whether a run is there to be served."""
         return self._cache.peek(key, self._now()) is not None
 
-    def reserve(self, size_bytes: int) -> bool:
-        """Make room for a run; False if there can be none."""
-        fits, evicted = self._cache.reserve(size_bytes, self._now())
+    def reserve(self, key: RunKey, size_bytes: int) -> bool:
+        """Make room for a run; False if there can be none, or others need it more."""
+        fits, evicted = self._planned.reserve(key, size_bytes, self._now())
         self._free(evicted)
         self._peak_bytes = max(self._peak_bytes, self._cache.held_bytes)
         return fits
 
-    def reserve_spare(self, size_bytes: int) -> bool:
+    def reserve_spare(self, key: RunKey, size_bytes: int) -> bool:
         """Take room for a run if nothing has to go for it."""
         spare_bytes = self._cache.settings.trigger_bytes - self._cache.held_bytes
-        return size_bytes <= spare_bytes and self.reserve(size_bytes)
+        return size_bytes <= spare_bytes and self.reserve(key, size_bytes)
 
     def unreserve(self, size_bytes: int) -> None:
         """Give back what was reserved."""
@@ -290,6 +296,9 @@ class Service:
             **self._count,
             evicted_by_size=core.evicted,
             evicted_by_ttl=core.expired,
+            evicted_by_last_read=core.read_out,
+            evicted_by_plan_end=core.called_off,
+            not_admitted=core.refused + core.declined,
             evicted_unread=core.given_up,
             requeues=core.requeued_expired + core.requeued_evicted,
             runs=len(self._cache),
@@ -299,23 +308,19 @@ class Service:
 
     def check(self) -> None:
         """Assert the invariants. For tests."""
-        self._cache.check()
-        self._plans.check()
+        self._planned.check(self._now())
         self.loads.check()
         assert set(self.loads.waiting()) == {t for t in self._tasks if t.waiting}
 
     def _settle(self, task: Task, message: Take | Finish) -> None:
         """Note what a task has read, and what it maps no longer."""
-        assert task.token is not None
         for place in filter(task.reads, message.read):
-            key, ordinal = task.key(place), task.ordinal(place)
-            if self._plans.mark_read(task.plan_ids, task.token, ordinal, key):
-                left = self._plans.expected(key)  # of several plans, maybe
-                self._cache.mark_read(key, self._now())
-                if left == 0 and self.config.drop_after_last_read:
-                    self._drop(key, "evicted_by_last_read")
-                else:
-                    self._cache.set_expected(key, left, self._now())
+            assert task.reading is not None, "it has a run to read"
+            self._free(
+                self._planned.finish(
+                    task.reading, task.ordinal(place), task.key(place), self._now()
+                )
+            )
         for place in message.released:
             cached = task.pins.pop(place, None)
             if cached is not None:
@@ -356,23 +361,26 @@ class Service:
             most_bytes -= 0 if cached is None else cached.size_bytes
         return False
 
-    def _recount(self, plan: Plan, *, is_over: bool = False) -> None:
-        """Set the expected reads of what is held of a plan's topics."""
-        for topic in {consumer.topic for consumer in plan.consumers}:
-            for key in self._cache.keys_of(topic):
-                if not plan.reads(key):
-                    continue
-                expected = self._plans.expected(key)
-                if is_over and not expected:
-                    self._drop(key, "evicted_by_plan_end")
-                else:
-                    self._cache.set_expected(key, expected, self._now())
-
-    def _drop(self, key: RunKey, reason: str) -> None:
-        removed = self._cache.remove(key)
-        if removed is not None:
-            self._count[reason] += 1
-            self._free([removed])
+    def _reading(
+        self, reader: Reader, plan_ids: tuple[str, ...], scan: Scan
+    ) -> Reading:
+        first, last = scan.stretches[0], scan.stretches[-1]
+        return self._planned.open(
+            reader,
+            plan_ids,
+            [
+                Located(
+                    stretch.ledger.id,
+                    stretch.extent.first,
+                    stretch.extent.last,
+                    stretch.at,
+                    stretch.extent.size_bytes,
+                )
+                for stretch in scan.stretches
+            ],
+            Position(first.ledger.id, first.runs[first.start].first),
+            Position(last.ledger.id, last.runs[last.stop - 1].last + 1),
+        )
 
     def _free(self, removed: Iterable[CachedRun[int]]) -> None:
         for cached in removed:

@@ -11,8 +11,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sparkcache.cache import CachedRun
+    from sparkcache.consumers import Reading
     from sparkcache.fetch.stretch import Scan, Stretch
-    from sparkcache.model import Extent, Ledger, ReadToken, RunKey
+    from sparkcache.model import Extent, Ledger, RunKey
     from sparkcache.node.messages import Message
 
 
@@ -43,8 +44,7 @@ class Task:
     Attributes:
         peer: Its connection.
         scan: What it reads; None until it has said so.
-        token: As whom it reads.
-        plan_ids: The plans that it reads under.
+        reading: As what it counts, if there is anything to read.
         cursor: Stretch and index of the run it asked for last; or what is before the
             first, or after the last one.
         waiting: Whether it waits for that run.
@@ -54,8 +54,7 @@ class Task:
 
     peer: Peer
     scan: Scan | None = None
-    token: ReadToken | None = None
-    plan_ids: tuple[str, ...] = ()
+    reading: Reading | None = None
     cursor: tuple[int, int] = (0, -1)
     waiting: bool = False
     pins: dict[tuple[int, int], CachedRun[int]] = field(default_factory=dict)
@@ -63,9 +62,9 @@ class Task:
     _begins: tuple[int, ...] = (0,)
     _stretch_of: dict[tuple[Ledger, Extent], int] = field(default_factory=dict)
 
-    def begin(self, scan: Scan, token: ReadToken, plan_ids: tuple[str, ...]) -> None:
+    def begin(self, scan: Scan) -> None:
         """Note what it will read."""
-        self.scan, self.token, self.plan_ids = scan, token, plan_ids
+        self.scan = scan
         lengths = (stretch.stop - stretch.start for stretch in scan.stretches)
         self._begins = (0, *accumulate(lengths))
         self._stretch_of = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -12,6 +13,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from sparkcache import connector as connectors
 from sparkcache.config import CacheConfig
+from sparkcache.consumers import Reader
 from sparkcache.errors import ConfigError
 from sparkcache.fetch import Scan
 from sparkcache.source import settings
@@ -59,9 +61,14 @@ class SparkCacheSource(DataSource):
 
 
 class _Partition(InputPartition):
-    def __init__(self, pieces: list[Piece]) -> None:
+    """Partition number `part` of a scan that ends at a place in its topic."""
+
+    def __init__(self, pieces: list[Piece], scan: str, part: int, end: int) -> None:
         super().__init__(pieces)
         self.pieces = pieces
+        self.scan = scan
+        self.part = part
+        self.end = end
 
 
 class _Reader(DataSourceReader):
@@ -89,7 +96,12 @@ class _Reader(DataSourceReader):
             config.partition_bytes,
             lambda extent: len(connector.runs(extent, config.run_bytes)),
         )
-        return [_Partition(part) for part in pieces] or [_Partition([])]
+        scan_id = uuid.uuid4().hex
+        ends = [piece.at + piece.extent.size_bytes for part in pieces for piece in part]
+        return [
+            _Partition(part, scan_id, number, max(ends, default=0))
+            for number, part in enumerate(pieces or [[]])
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the record batches of a partition."""
@@ -99,7 +111,7 @@ class _Reader(DataSourceReader):
         _freeze_once()
         context = TaskContext.get()
         assert context is not None
-        task = settings.of_task(context, self._base())
+        task = settings.of_task(context, partition.part, self._base())
         config = CacheConfig.resolve(options=self._scan.given, base=task.config)
         connector = connectors.find(self._scan.connector)
         stretches = (
@@ -108,7 +120,9 @@ class _Reader(DataSourceReader):
         )
         runs = read_scan(
             Scan(self._scan.root, config, tuple(filter(None, stretches))),
-            token=task.token,
+            reader=Reader(
+                task.token, partition.scan, self._scan.consumer(), partition.end
+            ),
             epoch=task.epoch,
             settings=replace(task.config, enabled=config.enabled),
             plans=task.plans,

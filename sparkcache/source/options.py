@@ -11,7 +11,6 @@ from sparkcache import connector as connectors
 from sparkcache.config import (
     CacheConfig,
     node_option_names,
-    parse_bool,
     scan_option_names,
     suggest,
 )
@@ -19,6 +18,7 @@ from sparkcache.consumers import Consumer
 from sparkcache.errors import ConfigError
 from sparkcache.model import Position, placed
 from sparkcache.storage import normal_root
+from sparkcache.units import parse_bool
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

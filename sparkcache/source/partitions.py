@@ -13,7 +13,7 @@ from sparkcache.fetch import Stretch
 from sparkcache.model import Extent, Ledger, Position, Run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from sparkcache.connector import LedgerMap
     from sparkcache.source.options import ScanOptions
@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Part `part` of `parts` of an extent."""
+    """Part `part` of `parts` of an extent before which `at` bytes of its topic lie."""
 
     ledger: Ledger
     extent: Extent
+    at: int
     part: int = 0
     parts: int = 1
 
@@ -45,20 +46,19 @@ def partition(
     Not into more than there are runs, as far as their size is known while planning.
     """
     wanted = [
-        (found.ledger, extent)
-        for found in ledgers
-        for extent in found.extents
-        if _first(found.ledger, extent, options) <= _last(found.ledger, extent, options)
+        (ledger, extent, at)
+        for ledger, extent, at in _located(ledgers)
+        if _first(ledger, extent, options) <= _last(ledger, extent, options)
     ]
-    total_bytes = sum(extent.size_bytes for _, extent in wanted)
+    total_bytes = sum(extent.size_bytes for _, extent, _ in wanted)
     limit_bytes = min(partition_bytes, -(-total_bytes // options.min_partitions))
     partitions: list[list[Piece]] = []
     filled_bytes = limit_bytes
-    for ledger, extent in wanted:
+    for ledger, extent, at in wanted:
         parts = min(round(extent.size_bytes / limit_bytes), count_runs(extent))
         parts = max(parts, 1)
         for part in range(parts):
-            piece = Piece(ledger, extent, part, parts)
+            piece = Piece(ledger, extent, at, part, parts)
             if filled_bytes + piece.size_bytes > limit_bytes:
                 partitions.append([])
                 filled_bytes = 0
@@ -79,7 +79,16 @@ def stretch(piece: Piece, runs: Sequence[Run], options: ScanOptions) -> Stretch 
         stop -= 1
     if start == stop:
         return None
-    return Stretch(piece.ledger, piece.extent, tuple(runs), start, stop)
+    return Stretch(piece.ledger, piece.extent, tuple(runs), start, stop, piece.at)
+
+
+def _located(ledgers: Iterable[LedgerMap]) -> Iterator[tuple[Ledger, Extent, int]]:
+    """Yield every extent of a topic, with the stored bytes before it."""
+    at = 0
+    for found in ledgers:
+        for extent in found.extents:
+            yield found.ledger, extent, at
+            at += extent.size_bytes
 
 
 def _first(ledger: Ledger, extent: Extent, options: ScanOptions) -> int:

@@ -44,7 +44,7 @@ class TaskSettings:
     plans: tuple[Plan, ...]
 
 
-def of_task(context: TaskContext, base: CacheConfig | None) -> TaskSettings:
+def of_task(context: TaskContext, part: int, base: CacheConfig | None) -> TaskSettings:
     """Read the session's conf, which every task carries along."""
     properties = {
         key: value
@@ -54,7 +54,7 @@ def of_task(context: TaskContext, base: CacheConfig | None) -> TaskSettings:
     stage = context.stageId()
     has_conf = context.getLocalProperty(_EXECUTION_ID) is not None
     return TaskSettings(
-        ReadToken(stage, context.partitionId()),
+        ReadToken(stage, context.partitionId(), part),
         stage if has_conf else -1,  # a node keeps the settings that it has
         CacheConfig.resolve(conf=properties, base=base),
         decode_plans(context.getLocalProperty(PLANS_CONF)),

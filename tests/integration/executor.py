@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import math
 import os
 import subprocess
 import sys
@@ -25,6 +26,7 @@ import msgspec
 
 from sparkcache import connector as connectors
 from sparkcache.config import CacheConfig
+from sparkcache.consumers import Consumer, Reader
 from sparkcache.fetch import Scan
 from sparkcache.model import ReadToken
 from sparkcache.node.address import Address
@@ -75,7 +77,7 @@ class Executor:
         """Read in this process, as a task of some stage."""
         return read_scan(
             scan or self.scan(),
-            token=ReadToken(stage, 0),
+            reader=Reader(ReadToken(stage, 0), "scan", Consumer(TOPIC), math.inf),
             epoch=stage,
             settings=config or self.config,
             plans=(),

@@ -11,7 +11,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from sparkcache import config
+from sparkcache import config, units
 from sparkcache.config import CacheConfig
 from sparkcache.errors import ConfigError
 
@@ -62,13 +62,13 @@ def conf_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str]
     ],
 )
 def test_parse_bytes(text: str, size_bytes: int) -> None:
-    assert config.parse_bytes(text) == size_bytes
+    assert units.parse_bytes(text) == size_bytes
 
 
 @pytest.mark.parametrize("text", ["", "m", "-1", "1x", "1 mm", "1e3", "1,5g", "1s"])
 def test_what_is_no_size(text: str) -> None:
     with pytest.raises(ValueError, match="a size such as 512m"):
-        config.parse_bytes(text)
+        units.parse_bytes(text)
 
 
 @pytest.mark.parametrize(
@@ -86,36 +86,36 @@ def test_what_is_no_size(text: str) -> None:
     ],
 )
 def test_parse_seconds(text: str, time_s: float) -> None:
-    assert config.parse_seconds(text) == time_s
+    assert units.parse_seconds(text) == time_s
 
 
 @pytest.mark.parametrize("text", ["", "s", "-1s", "1d", "1e3", "inf", "nan", "1g"])
 def test_what_is_no_duration(text: str) -> None:
     with pytest.raises(ValueError, match="a duration such as 10s"):
-        config.parse_seconds(text)
+        units.parse_seconds(text)
 
 
 @pytest.mark.parametrize(
     ("text", "value"), [("true", True), ("FALSE", False), (" True ", True)]
 )
 def test_parse_bool(text: str, value: bool) -> None:
-    assert config.parse_bool(text) is value
+    assert units.parse_bool(text) is value
 
 
 @pytest.mark.parametrize("text", ["", "yes", "1", "on"])
 def test_what_is_no_bool(text: str) -> None:
     with pytest.raises(ValueError, match="true or false"):
-        config.parse_bool(text)
+        units.parse_bool(text)
 
 
 @given(st.integers(0, 1 << 50))
 def test_sizes_are_read_back(size_bytes: int) -> None:
-    assert config.parse_bytes(config.format_bytes(size_bytes)) == size_bytes
+    assert units.parse_bytes(units.format_bytes(size_bytes)) == size_bytes
 
 
 @given(st.floats(0, 1e9))
 def test_durations_are_read_back(time_s: float) -> None:
-    assert config.parse_seconds(config.format_seconds(time_s)) == time_s
+    assert units.parse_seconds(units.format_seconds(time_s)) == time_s
 
 
 @given(

@@ -10,6 +10,7 @@ from itertools import count
 
 from sparkcache.config import CacheConfig
 from sparkcache.consumers import Consumer, Plan
+from sparkcache.consumers import Reader as ScanReader
 from sparkcache.fetch import Scan, Stretch
 from sparkcache.model import Extent, Ledger, ObjectId, Position, ReadToken, Run, RunKey
 from sparkcache.node.messages import (
@@ -299,7 +300,7 @@ class World:
             Open(
                 PROTOCOL_VERSION,
                 scan,
-                ReadToken(stage, 0),
+                ScanReader(ReadToken(stage, 0), "scan", Consumer(TOPIC), RUNS * STORED),
                 epoch,
                 settings or self.service.config,
                 plans,

@@ -16,6 +16,7 @@ import pytest
 from sparkcache import connector as connectors
 from sparkcache.config import CacheConfig
 from sparkcache.connector import DecodedRun, RawRun
+from sparkcache.consumers import Consumer, Reader
 from sparkcache.errors import SourceError
 from sparkcache.fetch import Scan, Stretch
 from sparkcache.memory import EncodedRun
@@ -79,10 +80,13 @@ def scan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scan:
     return Scan(tmp_path.as_uri(), CONFIG, (part,))
 
 
+READER = Reader(ReadToken(0, 0), "scan", Consumer("t"), RUNS)
+
+
 def read(scan: Scan, **changes: Any) -> list[int]:
     runs = read_scan(
         scan,
-        token=ReadToken(0, 0),
+        reader=READER,
         epoch=0,
         settings=replace(CONFIG, **changes),
         plans=(),
@@ -277,9 +281,7 @@ def test_a_node_that_ends_before_the_last_word_is_no_concern(
 
 def test_a_task_that_is_given_up_hangs_up(scan: Scan, address: Address) -> None:
     with closing(Node(address, die)) as node:
-        runs = read_scan(
-            scan, token=ReadToken(0, 0), epoch=0, settings=CONFIG, plans=()
-        )
+        runs = read_scan(scan, reader=READER, epoch=0, settings=CONFIG, plans=())
         next(runs)
         runs.close()  # type: ignore[attr-defined]
     assert not any(isinstance(message, Finish) for message in node.heard)

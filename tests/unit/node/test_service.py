@@ -10,6 +10,7 @@ from node_world import (
     FAILURE,
     RUNS,
     SIZE,
+    TOPIC,
     FakePeer,
     Reader,
     World,
@@ -18,6 +19,8 @@ from node_world import (
     stretch,
 )
 
+from sparkcache.consumers import Consumer
+from sparkcache.consumers import Reader as ScanReader
 from sparkcache.fetch import Scan
 from sparkcache.model import ReadToken
 from sparkcache.node.messages import (
@@ -88,7 +91,7 @@ def test_64_tasks_that_want_the_same_cause_one_load() -> None:
 def test_loads_that_overlap_leave_a_gap_for_one_more() -> None:
     world = knowing()
     world.loader()
-    first, second = world.of(10, 71), world.of(80, 101)
+    first, second = world.of(10, 71), world.of(80, 100)
     first.ask()
     second.ask()
     for loader in world.loaders:
@@ -629,7 +632,8 @@ def test_who_speaks_another_version_is_refused() -> None:
     world, peer = World(), FakePeer()
     task = Task(peer)
     scan = Scan("memory://bucket", CONFIG, ())
-    world.service.open(task, Open(0, scan, ReadToken(0, 0), 0, CONFIG, ()))
+    reader = ScanReader(ReadToken(0, 0), "scan", Consumer(TOPIC), 0)
+    world.service.open(task, Open(0, scan, reader, 0, CONFIG, ()))
     [(answer, _)] = peer.sent
     assert isinstance(answer, Refused)
     assert task.scan is None
@@ -667,3 +671,11 @@ def test_metrics_are_told() -> None:
     world, peer = World(), FakePeer()
     world.service.ask(peer)
     assert peer.sent == [(Told(world.service.metrics()), None)]
+
+
+@pytest.mark.parametrize(("start", "stop"), [(0, 0), (5, 3), (-1, 3), (0, RUNS + 1)])
+def test_who_wants_runs_that_there_are_not_is_hung_up_on(start: int, stop: int) -> None:
+    world = World()
+    reader = world.of(start, stop)
+    assert reader.is_closed
+    assert reader.task.scan is None

@@ -1,0 +1,141 @@
+"""A cache that knows what is planned: what a read does to both.
+
+What the node and the simulator drive. A reader takes its runs one after another, and
+says later that it has finished with each. From the first moment its cursor is past
+the run, so that what is foreseen counts the readers behind it; from the second its
+read is no longer expected, and with the last expected read the run is let go of.
+Between the two the run may go to make room, since nothing depends on its being held.
+
+Source: Pulsar counts a read when the entry is released by its dispatcher (PIP-430).
+Different here: what is taken and never finished with was not read, and stays expected.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from sparkcache.cache.run_cache import RunCache
+from sparkcache.consumers import Forecast
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from sparkcache.cache.cached_run import CachedRun
+    from sparkcache.cache.settings import Settings
+    from sparkcache.consumers import Located, Plan, Reader, Reading
+    from sparkcache.model import Position, RunKey
+
+V = TypeVar("V")
+
+
+class PlannedCache(Generic[V]):
+    """Runs, and the readers to come of each.
+
+    Whatever returns runs says "these are no longer kept, free them".
+
+    Attributes:
+        runs: The runs: to look up without reading, pin, expire, configure.
+
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._forecast = Forecast()
+        self.runs: RunCache[V] = RunCache(settings, self._forecast)
+
+    def __repr__(self) -> str:
+        return f"<{self.runs!r}, {self._forecast!r}>"
+
+    def begin(self, plans: Iterable[Plan], now_s: float) -> None:
+        """Take up plans; those known or over already make no difference."""
+        for plan in plans:
+            if self._forecast.begin(plan):
+                self._recount(plan, now_s)
+
+    def end(self, plan_ids: Iterable[str], now_s: float) -> list[CachedRun[V]]:
+        """Forget plans for good, and what nobody else waits for."""
+        called_off = []
+        for plan in self._forecast.end(plan_ids):
+            called_off += self._recount(plan, now_s)
+        removed = [run for key in called_off if (run := self.runs.remove(key))]
+        self.runs.counters.called_off += len(removed)
+        return removed
+
+    def open(
+        self,
+        reader: Reader,
+        plan_ids: Iterable[str],
+        extents: Sequence[Located],
+        first: Position,
+        stop: Position,
+    ) -> Reading:
+        """Begin to read a partition: see `Forecast.open`."""
+        reading = self._forecast.open(reader, plan_ids, extents, first, stop)
+        self.runs.readers_moved(reader.consumer.topic)
+        return reading
+
+    def take(self, reading: Reading, key: RunKey, now_s: float) -> CachedRun[V] | None:
+        """Look up the run that a reader comes to; None if it has to be loaded."""
+        self._forecast.advance(reading, key)
+        self.runs.readers_moved(key.ledger.topic)
+        return self.runs.get(key, now_s)
+
+    def finish(
+        self, reading: Reading, ordinal: int, key: RunKey, now_s: float
+    ) -> list[CachedRun[V]]:
+        """Note that a reader has finished with a run, which is its `ordinal`-th."""
+        if not self._forecast.mark_read(reading, ordinal, key):
+            return []
+        left = self._forecast.expected(key)  # of several plans, maybe
+        if self.runs.mark_read(key, now_s) is None:
+            return []
+        if left or not self.runs.settings.drop_after_last_read:
+            self.runs.set_expected(key, left, now_s)
+            return []
+        removed = self.runs.remove(key)
+        assert removed is not None, "it was marked just now"
+        self.runs.counters.read_out += 1
+        return [removed]
+
+    def close(self, reading: Reading) -> None:
+        """End an attempt at a partition, at its end or before."""
+        self._forecast.close(reading)
+        self.runs.readers_moved(reading.cursor.topic)
+
+    def reserve(
+        self, key: RunKey, size_bytes: int, now_s: float
+    ) -> tuple[bool, list[CachedRun[V]]]:
+        """Make room for a run, if nothing that is read sooner has to go for it."""
+        return self.runs.reserve(size_bytes, now_s, key)
+
+    def insert(
+        self, key: RunKey, value: V, *, size_bytes: int, now_s: float
+    ) -> CachedRun[V] | None:
+        """Keep a run in the place of a reservation: see `RunCache.insert`."""
+        return self.runs.insert(
+            key,
+            value,
+            size_bytes=size_bytes,
+            expected_reads=self._forecast.expected(key),
+            now_s=now_s,
+        )
+
+    def check(self, now_s: float) -> None:
+        """Assert the invariants. For tests: O(n)."""
+        self.runs.check()
+        self._forecast.check()
+        for run in self.runs.runs():
+            if self.runs.peek(run.key, now_s) is run:
+                assert run.expected_reads == self._forecast.expected(run.key)
+
+    def _recount(self, plan: Plan, now_s: float) -> list[RunKey]:
+        """Count the reads to come anew of what a plan reads; return what has none."""
+        called_off = []
+        for topic in {consumer.topic for consumer in plan.consumers}:
+            for key in self.runs.keys_of(topic):
+                if plan.reads(key):
+                    expected = self._forecast.expected(key)
+                    self.runs.set_expected(key, expected, now_s)
+                    if not expected:
+                        called_off.append(key)
+            self.runs.readers_moved(topic)
+        return called_off

@@ -1,0 +1,80 @@
+"""Where in a topic an entry lies, in stored bytes from the topic's beginning."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sortedcontainers import SortedDict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from sparkcache.model import Position
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """An extent in its topic.
+
+    Attributes:
+        ledger: The ledger's id.
+        first: Its first entry.
+        last: Its last entry, included.
+        at: Where it begins: stored bytes of the topic before it.
+        size_bytes: Stored bytes that it has.
+
+    """
+
+    ledger: int
+    first: int
+    last: int
+    at: float
+    size_bytes: int
+
+
+class Axis:
+    """The extents of a topic as far as scans have named them.
+
+    Scans planned at different times may count from different beginnings, since old
+    ledgers are trimmed. What is known already says by how much they differ.
+    """
+
+    def __init__(self) -> None:
+        self._extents: SortedDict[tuple[int, int], Located] = SortedDict()
+
+    def __repr__(self) -> str:
+        return f"Axis({len(self._extents)} extents)"
+
+    def learn(self, extents: Iterable[Located]) -> None:
+        """Take in extents of one scan."""
+        shift = 0.0
+        unknown = []
+        for extent in extents:
+            known = self._extents.get((extent.ledger, extent.first))
+            if known is None:
+                unknown.append(extent)
+            else:
+                shift = known.at - extent.at
+        for extent in unknown:
+            self._extents[extent.ledger, extent.first] = Located(
+                extent.ledger,
+                extent.first,
+                extent.last,
+                extent.at + shift,
+                extent.size_bytes,
+            )
+
+    def at(self, position: Position) -> float:
+        """Return where an entry begins; where its predecessor ends, if unknown.
+
+        In an extent entries are taken to be of one size.
+        """
+        index = self._extents.bisect_right((position.ledger, position.entry)) - 1
+        if index < 0:
+            return 0.0
+        extent: Located = self._extents.peekitem(index)[1]
+        share = 1.0
+        if position.ledger == extent.ledger and position.entry <= extent.last:
+            share = (position.entry - extent.first) / (extent.last - extent.first + 1)
+        return extent.at + share * extent.size_bytes

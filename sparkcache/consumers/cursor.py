@@ -1,0 +1,165 @@
+"""Where a scan is that has begun, and when it will come to a place.
+
+Spark runs the partitions of a scan in order, several at once. So a scan is at several
+places: in each of its open partitions, and, for all that follows, at its frontier,
+which is the end of the last partition that was opened. What lies before the frontier
+was read here, or is left by a task that ended before its time, or is read by another
+executor.
+
+A place is a number of stored bytes from the topic's beginning.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING, TypeAlias
+
+from sparkcache.consumers.speed import Speed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sparkcache.consumers.reader import Reader
+    from sparkcache.model import ReadToken
+
+ScanId: TypeAlias = "tuple[int, str, int]"  # stage, plan of partitions, copy
+
+
+@dataclass(eq=False, slots=True)
+class Reading:
+    """One attempt at one partition.
+
+    Attributes:
+        cursor: The scan.
+        token: As whom it reads.
+        plan_ids: The plans that it reads under.
+        at: The place that it reads next.
+        end: The place where it ends.
+        left_tick: When its task ended, if that was before its time.
+
+    """
+
+    cursor: Cursor
+    token: ReadToken
+    plan_ids: tuple[str, ...]
+    at: float
+    end: float
+    left_tick: int = 0
+
+
+class Cursor:
+    """A scan that has begun, as far as one node knows it.
+
+    Attributes:
+        scan: Tells it from others of its topic.
+        topic: What it reads.
+        plan_ids: The plans that it was counted in.
+
+    """
+
+    def __init__(
+        self,
+        scan: ScanId,
+        reader: Reader,
+        plan_ids: tuple[str, ...],
+        at: float,
+        tick: int,
+    ) -> None:
+        self.scan = scan
+        self.topic = reader.consumer.topic
+        self.plan_ids = plan_ids
+        self._frontier = at
+        self._end = reader.end
+        self._speed = Speed(tick)
+        self._tokens: dict[int, ReadToken] = {}
+        self._open: list[Reading] = []
+        self._left: dict[ReadToken, Reading] = {}
+
+    def __repr__(self) -> str:
+        places = ", ".join(f"{reading.at:.0f}" for reading in self._open)
+        return (
+            f"<scan of {self.topic} at {places or 'no place'}, "
+            f"{self._frontier:.0f} of {self._end:.0f}, {len(self._left)} left>"
+        )
+
+    @property
+    def is_open(self) -> bool:
+        """Whether any task is at it."""
+        return bool(self._open)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it will come to no place any more, here."""
+        return not (self._open or self._left or self._frontier < self._end)
+
+    def is_of(self, token: ReadToken) -> bool:
+        """Whether a partition belongs to this scan, if its id does.
+
+        Both sides of a union of a DataFrame with itself have one id. Their partitions
+        are tasks of their own.
+        """
+        return self._tokens.get(token.part, token) == token
+
+    def open(
+        self, token: ReadToken, plan_ids: tuple[str, ...], at: float, end: float
+    ) -> Reading:
+        """Begin a partition, or another attempt at it."""
+        reading = Reading(self, token, plan_ids, at, end)
+        self._tokens[token.part] = token
+        self._left.pop(token, None)
+        self._open.append(reading)
+        self._frontier = max(self._frontier, end)
+        return reading
+
+    def advance(self, reading: Reading, at: float, tick: int) -> None:
+        """Note that an attempt has come to a place."""
+        self._speed.add(max(at - reading.at, 0.0), tick)
+        reading.at = max(reading.at, at)
+
+    def close(self, reading: Reading, tick: int) -> None:
+        """End an attempt. What it has not come to is left for the next."""
+        self._open.remove(reading)
+        others = any(other.token == reading.token for other in self._open)
+        if reading.at < reading.end and not others:
+            reading.left_tick = tick
+            self._left[reading.token] = reading
+
+    def speed(self, tick: int) -> float | None:
+        """Return how many bytes it passes in a tick, lately."""
+        return self._speed.at(tick)
+
+    def cuts(self) -> Iterator[float]:
+        """Yield the places between which it comes to one after the other."""
+        for reading in (*self._open, *self._left.values()):
+            yield reading.at
+            yield reading.end
+        if self._frontier < self._end:
+            yield self._frontier
+            yield self._end
+
+    def ticks_until(self, place: float, tick: int, usual_speed: float) -> float:
+        """Estimate when it comes to a place; infinite if it will not, here.
+
+        What a task has left is waited for the longer, the longer nobody takes it up.
+        """
+        speed = self.speed(tick) or usual_speed
+        for reading in self._open:
+            if reading.at <= place < reading.end:
+                return (place - reading.at) * len(self._open) / speed
+        for reading in self._left.values():
+            if reading.at <= place < reading.end:
+                return tick - reading.left_tick + (place - reading.at) / speed
+        if self._frontier <= place < self._end:
+            before = sum(reading.end - reading.at for reading in self._open)
+            return (before + place - self._frontier) / speed
+        return inf
+
+    def check(self) -> None:
+        """Assert the invariants. For tests."""
+        for reading in (*self._open, *self._left.values()):
+            assert reading.cursor is self
+            assert reading.end <= self._frontier
+            assert self._tokens[reading.token.part] == reading.token
+        open_tokens = {reading.token for reading in self._open}
+        assert not open_tokens & self._left.keys()

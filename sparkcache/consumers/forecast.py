@@ -1,0 +1,249 @@
+"""What will be read, how often, and when next.
+
+A plan says which scans will come. A scan that has begun has a cursor, which says where
+it is and how fast it moves. One that has not begun is expected to take as long again
+as it has been waited for: so a plan that is never carried out is forgotten little by
+little, and a scan that follows right behind another is not taken for one that comes
+after its end. (On staggered scans of uneven speed this reads 1.035 times what Belady's
+MIN does at worst; to expect it when the running ones end, 1.09 times.)
+
+Time is counted in ticks; see `Speed`.
+
+Source: the idea that what matters is which reader comes next is that of reference
+distances in Spark's stages (MRD, 2018). Different here: the distance is known to the
+run, since plans and cursors are.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from math import inf
+from typing import TYPE_CHECKING
+
+from sparkcache.consumers.axis import Axis, Located
+from sparkcache.consumers.cursor import Cursor, Reading, ScanId
+from sparkcache.consumers.expected_reads import ExpectedReads
+from sparkcache.model import Position
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from sparkcache.consumers.plan import Consumer, Plan
+    from sparkcache.consumers.reader import Reader
+    from sparkcache.model import RunKey
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A plan's consumers of one topic that have not begun.
+
+    Attributes:
+        consumers: How many of each.
+        since_tick: When the last one of them began, or the plan.
+
+    """
+
+    consumers: Counter[Consumer]
+    since_tick: int
+
+
+@dataclass(slots=True)
+class _Topic:
+    axis: Axis = field(default_factory=Axis)
+    scans: dict[ScanId, Cursor] = field(default_factory=dict)
+    waiting: dict[str, _Waiting] = field(default_factory=dict)  # by plan
+
+    def is_planned(self, cursor: Cursor) -> bool:
+        """Tell whether any of a scan's plans is under way."""
+        return any(plan_id in self.waiting for plan_id in cursor.plan_ids)
+
+    def range_of(self, consumer: Consumer) -> tuple[float, float]:
+        """Return where a consumer begins and ends."""
+        return (
+            0.0 if consumer.start is None else self.axis.at(consumer.start),
+            inf if consumer.end is None else self.axis.at(consumer.end),
+        )
+
+
+class Forecast:
+    """The readers to come of every run."""
+
+    def __init__(self) -> None:
+        self._expected = ExpectedReads()
+        self._topics: dict[str, _Topic] = {}
+        self._tick = 0
+        self._passed_bytes = 0.0
+
+    def __repr__(self) -> str:
+        scans = sum(len(topic.scans) for topic in self._topics.values())
+        return f"Forecast({self._expected!r}, {scans} scans)"
+
+    @property
+    def tick(self) -> int:
+        """How many runs were taken so far."""
+        return self._tick
+
+    def begin(self, plan: Plan) -> bool:
+        """Take up a plan; False if it is known or over already."""
+        if not self._expected.begin(plan):
+            return False
+        for consumer in plan.consumers:
+            waiting = self._topic(consumer.topic).waiting
+            if plan.id not in waiting:
+                waiting[plan.id] = _Waiting(Counter(), self._tick)
+            waiting[plan.id].consumers[consumer] += 1
+        return True
+
+    def end(self, ids: Iterable[str]) -> list[Plan]:
+        """Forget plans, for good: tasks that come late do not bring them back."""
+        ended = self._expected.end(ids)
+        topics = {consumer.topic for plan in ended for consumer in plan.consumers}
+        for name in topics:
+            for plan in ended:
+                self._topics[name].waiting.pop(plan.id, None)
+            self._tidy(name)
+        return ended
+
+    def open(
+        self,
+        reader: Reader,
+        plan_ids: Iterable[str],
+        extents: Iterable[Located],
+        first: Position,
+        stop: Position,
+    ) -> Reading:
+        """Begin to read a partition.
+
+        Args:
+            reader: Whose it is.
+            plan_ids: The plans that are under way.
+            extents: Where it lies, in order.
+            first: The first entry that it reads.
+            stop: The entry after the last that it reads, in the same ledger.
+
+        """
+        topic = self._topic(reader.consumer.topic)
+        active = tuple(filter(topic.waiting.__contains__, plan_ids))
+        topic.axis.learn(extents)
+        begin, end = topic.axis.at(first), topic.axis.at(stop)
+        cursor = self._cursor(topic, reader, active, begin)
+        return cursor.open(reader.token, active, begin, end)
+
+    def advance(self, reading: Reading, key: RunKey) -> None:
+        """Note that an attempt takes a run: what it reads next is what follows."""
+        self._tick += 1
+        topic = self._topics[reading.cursor.topic]
+        place = topic.axis.at(Position(key.ledger.id, key.run.last + 1))
+        self._passed_bytes += max(place - reading.at, 0.0)
+        reading.cursor.advance(reading, place, self._tick)
+
+    def mark_read(self, reading: Reading, ordinal: int, key: RunKey) -> bool:
+        """Note that an attempt has finished with the run that is its `ordinal`-th.
+
+        Returns whether that was a planned read that had not been counted.
+        """
+        return self._expected.mark_read(reading.plan_ids, reading.token, ordinal, key)
+
+    def close(self, reading: Reading) -> None:
+        """End an attempt, at its end or before."""
+        reading.cursor.close(reading, self._tick)
+        self._tidy(reading.cursor.topic)
+
+    def expected(self, key: RunKey) -> int:
+        """Return how many planned reads of a run are still to come."""
+        return self._expected.expected(key)
+
+    def place(self, key: RunKey) -> float:
+        """Return where in its topic a run begins."""
+        topic = self._topics.get(key.ledger.topic)
+        if topic is None:
+            return 0.0
+        return topic.axis.at(Position(key.ledger.id, key.run.first))
+
+    def cuts(self, name: str) -> list[float]:
+        """Return the places where who reads next changes, ascending.
+
+        Between two of them, a place is read the later the farther on it is.
+        """
+        topic = self._topics.get(name)
+        if topic is None:
+            return []
+        cuts = {cut for cursor in topic.scans.values() for cut in cursor.cuts()}
+        for waiting in topic.waiting.values():
+            for consumer in waiting.consumers:
+                cuts.update(topic.range_of(consumer))
+        return sorted(cuts)
+
+    def ticks_until_read(self, name: str, place: float) -> float:
+        """Estimate when a place will be read next; infinite if by nobody."""
+        topic = self._topics.get(name)
+        if topic is None:
+            return inf
+        usual_speed = self._usual_speed(topic)
+        soonest = inf
+        for cursor in topic.scans.values():
+            soonest = min(soonest, cursor.ticks_until(place, self._tick, usual_speed))
+        for waiting in topic.waiting.values():
+            for consumer in waiting.consumers:
+                begin, end = topic.range_of(consumer)
+                if begin <= place < end:
+                    delay = self._tick - waiting.since_tick
+                    soonest = min(soonest, delay + (place - begin) / usual_speed)
+        return soonest
+
+    def check(self) -> None:
+        """Assert the invariants. For tests."""
+        self._expected.check()
+        for topic in self._topics.values():
+            assert topic.scans or topic.waiting
+            for waiting in topic.waiting.values():
+                assert all(count > 0 for count in waiting.consumers.values())
+            for cursor in topic.scans.values():
+                cursor.check()
+                assert cursor.is_open or topic.is_planned(cursor)
+
+    def _topic(self, name: str) -> _Topic:
+        return self._topics.setdefault(name, _Topic())
+
+    def _cursor(
+        self, topic: _Topic, reader: Reader, plan_ids: tuple[str, ...], at: float
+    ) -> Cursor:
+        """Find the scan that a partition belongs to, or let it begin."""
+        copies = 0
+        while True:
+            scan = (reader.token.stage, reader.scan, copies)
+            cursor = topic.scans.get(scan)
+            if cursor is None:
+                break
+            if cursor.is_of(reader.token):
+                return cursor
+            copies += 1
+        cursor = topic.scans[scan] = Cursor(scan, reader, plan_ids, at, self._tick)
+        for plan_id in plan_ids:
+            waiting = topic.waiting.get(plan_id)
+            if waiting is not None and reader.consumer in waiting.consumers:
+                waiting.since_tick = self._tick
+                waiting.consumers[reader.consumer] -= 1
+                waiting.consumers += Counter()  # drops what is zero
+        return cursor
+
+    def _usual_speed(self, topic: _Topic) -> float:
+        """Return how fast a scan of a topic moves of which nothing else is known."""
+        speeds = [
+            speed
+            for cursor in topic.scans.values()
+            if not cursor.is_over and (speed := cursor.speed(self._tick)) is not None
+        ]
+        if speeds:
+            return sum(speeds) / len(speeds)
+        return self._passed_bytes / self._tick if self._passed_bytes else 1.0
+
+    def _tidy(self, name: str) -> None:
+        """Forget the scans of a topic that nobody is at and no plan remembers."""
+        topic = self._topics[name]
+        for scan, cursor in list(topic.scans.items()):
+            if not cursor.is_open and not topic.is_planned(cursor):
+                del topic.scans[scan]
+        if not topic.scans and not topic.waiting:
+            del self._topics[name]
