@@ -1,0 +1,120 @@
+"""`python -m sparkcache.simulate`: see the package."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sparkcache.config import POLICIES, CacheConfig
+from sparkcache.errors import ConfigError
+from sparkcache.node.service import cache_settings
+from sparkcache.simulate.belady import belady
+from sparkcache.simulate.replay import simulate
+from sparkcache.trace import parse
+from sparkcache.units import format_bytes, parse_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from sparkcache.simulate.outcome import Outcome
+    from sparkcache.trace import Trace
+
+_ROW = "{:>10} {:16} {:>8} {:>8} {:>12} {:>8} {:>10}"
+_MIB = 1 << 20
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print a table of policies and sizes; return the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m sparkcache.simulate",
+        description="What a recorded pipeline would have read from the storage with "
+        "other settings. MIN is an oracle that no policy can beat.",
+    )
+    parser.add_argument("trace", type=Path, help="a trace, as spark.sparkcache.trace")
+    parser.add_argument(
+        "--policy",
+        action="append",
+        choices=POLICIES,
+        help="which run goes next; may be given several times; without it, all",
+    )
+    parser.add_argument(
+        "--max-bytes",
+        action="append",
+        help="size of the cache, such as 512m; may be given several times; without "
+        "it, 10, 25, 50 and 100 %% of what the trace reads",
+    )
+    parser.add_argument(
+        "--conf",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a setting of the cache, such as spark.sparkcache.ttlExpected=10min",
+    )
+    given = parser.parse_args(arguments)
+    try:
+        lines = given.trace.read_text(encoding="utf-8").splitlines()
+        trace = parse(lines, str(given.trace))
+        sizes = [_size(text) for text in given.max_bytes or ()] or _shares(trace)
+        conf = dict(_conf(text) for text in given.conf)
+        config = CacheConfig.resolve(conf=conf)
+    except (ConfigError, OSError, UnicodeDecodeError) as error:
+        print(f"{parser.prog}: {error}", file=sys.stderr)
+        return 2
+    for line in table(trace, sizes, given.policy or POLICIES, config):
+        print(line)
+    return 0
+
+
+def table(
+    trace: Trace, sizes: Sequence[int], policies: Sequence[str], config: CacheConfig
+) -> Iterator[str]:
+    """Yield a line for each size and policy, the oracle last."""
+    yield _ROW.format(
+        "maxBytes", "policy", "runs", "loaded", "MiB loaded", "GETs", "saved"
+    )
+    for max_bytes in sizes:
+        for policy in policies:
+            wanted = replace(config, max_bytes=max_bytes, policy=policy)
+            outcome = simulate(trace, cache_settings(wanted, sys.maxsize))
+            yield _line(max_bytes, policy, outcome)
+        yield _line(max_bytes, "MIN", belady(trace, max_bytes))
+
+
+def _line(max_bytes: int, policy: str, outcome: Outcome) -> str:
+    saved = 1 - outcome.loaded_bytes / max(outcome.read_bytes, 1)
+    return _ROW.format(
+        format_bytes(max_bytes),
+        policy,
+        outcome.reads,
+        outcome.loads,
+        f"{outcome.loaded_bytes / _MIB:.1f}",
+        outcome.gets,
+        f"{saved:.1%}",
+    )
+
+
+def _shares(trace: Trace) -> list[int]:
+    """Return sizes that tell something about a trace."""
+    whole_bytes = sum(map(trace.size_bytes, trace.runs))
+    return [max(round(whole_bytes * share), 1) for share in (0.1, 0.25, 0.5, 1.0)]
+
+
+def _size(text: str) -> int:
+    try:
+        return parse_bytes(text)
+    except ValueError as error:
+        raise ConfigError(f"--max-bytes {text}: must be {error}") from error
+
+
+def _conf(text: str) -> tuple[str, str]:
+    key, separator, value = text.partition("=")
+    if not separator:
+        raise ConfigError(f"--conf {text}: must be KEY=VALUE")
+    return key, value
+
+
+if __name__ == "__main__":
+    sys.exit(main())

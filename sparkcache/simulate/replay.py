@@ -1,0 +1,72 @@
+"""The core, driven as a node drives it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from sparkcache.cache import PlannedCache
+from sparkcache.simulate.tally import Tally
+from sparkcache.trace import Begin, Close, Open, Over, Put, Read, Take
+
+if TYPE_CHECKING:
+    from sparkcache.cache import Settings
+    from sparkcache.consumers import Reading
+    from sparkcache.model import RunKey
+    from sparkcache.simulate.outcome import Outcome
+    from sparkcache.trace import Event, Trace
+
+
+def simulate(trace: Trace, settings: Settings) -> Outcome:
+    """Return what a trace costs with these settings."""
+    replay = _Replay(trace, settings)
+    for at_s, event in trace.events:
+        replay.happen(at_s, event)
+    return replay.tally.outcome()
+
+
+class _Replay:
+    def __init__(self, trace: Trace, settings: Settings) -> None:
+        self.tally = Tally(trace)
+        self._trace = trace
+        self._cache: PlannedCache[None] = PlannedCache(settings)
+        self._readings: dict[int, Reading] = {}
+        self._finished: Counter[int] = Counter()
+
+    def happen(self, now_s: float, event: Event) -> None:
+        cache = self._cache
+        deadline_s = cache.runs.next_deadline_s()
+        if deadline_s is not None and deadline_s <= now_s:
+            cache.runs.expire(now_s)
+        match event:
+            case Begin(plan):
+                cache.begin((plan,), now_s)
+            case Over(plan_ids):
+                cache.end(plan_ids, now_s)
+            case Open():
+                self._readings[event.task] = cache.open(
+                    event.reader,
+                    event.plan_ids,
+                    event.extents,
+                    event.first,
+                    event.stop,
+                )
+            case Take(task, key):
+                held = cache.take(self._readings[task], key, now_s)
+                self.tally.take(event, is_held=held is not None)
+                if held is None:
+                    self._load(key, now_s)
+            case Read(task, key):
+                cache.finish(self._readings[task], self._finished[task], key, now_s)
+                self._finished[task] += 1
+            case Close(task):
+                cache.close(self._readings.pop(task))
+                del self._finished[task]
+            case Put(key):
+                self._load(key, now_s)
+
+    def _load(self, key: RunKey, now_s: float) -> None:
+        size_bytes = self._trace.size_bytes(key)
+        fits, _ = self._cache.reserve(key, size_bytes, now_s)
+        if fits:
+            self._cache.insert(key, None, size_bytes=size_bytes, now_s=now_s)

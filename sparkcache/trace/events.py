@@ -1,0 +1,102 @@
+"""A trace in memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from sparkcache.consumers import Located, Plan, Reader
+    from sparkcache.model import Position, RunKey
+
+HEADER = "sparkcache-trace 1"
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """A plan begins."""
+
+    plan: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """Plans end."""
+
+    plan_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """A task begins to read a partition: see `Forecast.open`."""
+
+    task: int
+    reader: Reader
+    plan_ids: tuple[str, ...]
+    extents: tuple[Located, ...]
+    first: Position
+    stop: Position
+
+
+@dataclass(frozen=True, slots=True)
+class Take:
+    """A task comes to a run."""
+
+    task: int
+    key: RunKey
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A task has finished with a run."""
+
+    task: int
+    key: RunKey
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """A task ends."""
+
+    task: int
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """A run is there because somebody has written it."""
+
+    key: RunKey
+
+
+Event: TypeAlias = Begin | Over | Open | Take | Read | Close | Put
+
+
+@dataclass(slots=True)
+class Sizes:
+    """What a run takes in the storage, and in memory; None if that is not known."""
+
+    stored_bytes: int
+    size_bytes: int | None = None
+
+
+@dataclass(slots=True)
+class Trace:
+    """What was asked of a cache.
+
+    Attributes:
+        runs: All runs that are mentioned.
+        events: With their times in seconds, in order.
+
+    """
+
+    runs: dict[RunKey, Sizes] = field(default_factory=dict)
+    events: list[tuple[float, Event]] = field(default_factory=list)
+
+    def size_bytes(self, key: RunKey) -> int:
+        """Return what a run takes in memory; in the storage, if that is not known."""
+        sizes = self.runs[key]
+        return sizes.stored_bytes if sizes.size_bytes is None else sizes.size_bytes
+
+    def takes(self) -> list[RunKey]:
+        """Return the runs that tasks come to, in that order."""
+        return [event.key for _, event in self.events if isinstance(event, Take)]

@@ -1,0 +1,223 @@
+"""A trace read from its text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from sparkcache.consumers import Consumer, Located, Plan, Reader
+from sparkcache.errors import ConfigError
+from sparkcache.model import Ledger, ObjectId, Position, ReadToken, Run, RunKey
+from sparkcache.trace.events import (
+    HEADER,
+    Begin,
+    Close,
+    Event,
+    Open,
+    Over,
+    Put,
+    Read,
+    Sizes,
+    Take,
+    Trace,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+
+def parse(lines: Iterable[str], name: str = "trace") -> Trace:
+    """Read a trace.
+
+    Args:
+        lines: Its lines, with or without their ends.
+        name: What it is called in errors.
+
+    Raises ConfigError, which says in which line what was found.
+
+    """
+    reading = _Reading()
+    number = 0
+    for number, line in enumerate(lines, start=1):
+        text = line.strip()
+        if number == 1:
+            if text != HEADER:
+                raise ConfigError(f"{name}: begins with {text!r}, not with {HEADER!r}")
+            continue
+        if not text or text.startswith("#"):
+            continue
+        try:
+            reading.line(text)
+        except (ValueError, LookupError, TypeError) as error:
+            raise ConfigError(
+                f"{name}:{number}: {text[:80]!r}: {error or 'cannot be read'}"
+            ) from error
+    if number == 0:
+        raise ConfigError(f"{name}: is empty, and should begin with {HEADER!r}")
+    return reading.trace
+
+
+@dataclass(slots=True)
+class _Reading:
+    trace: Trace = field(default_factory=Trace)
+    topics: dict[str, str] = field(default_factory=dict)
+    ledgers: dict[str, Ledger] = field(default_factory=dict)
+    extents: dict[int, Located] = field(default_factory=dict)
+    runs: dict[str, RunKey] = field(default_factory=dict)
+    open: set[int] = field(default_factory=set)
+    at_s: float = 0.0
+
+    def line(self, text: str) -> None:
+        """Take in a line that says something."""
+        time, kind, rest = text.split(maxsplit=2)
+        at_s = float(time)
+        if not at_s >= self.at_s:
+            raise ValueError(f"time goes back from {self.at_s} s")
+        self.at_s = at_s
+        if kind == "topic":
+            number, name = rest.split(maxsplit=1)
+            self.topics[number] = name
+            return
+        fields = rest.split()
+        if kind in _THINGS:
+            _THINGS[kind](self, fields)
+        elif kind in _EVENTS:
+            self.trace.events.append((at_s, _EVENTS[kind](self, fields)))
+        else:
+            raise ValueError(f"no event is called {kind!r}")
+
+    def ledger(self, fields: Sequence[str]) -> None:
+        """Take in a ledger."""
+        number, topic, ledger = fields
+        # What tells one version from another is its number alone.
+        stored = ObjectId(f"trace:{number}", 0, "")
+        self.ledgers[number] = Ledger("", self.topics[topic], int(ledger), stored)
+
+    def extent(self, fields: Sequence[str]) -> None:
+        """Take in an extent."""
+        number, entries, at, stored = fields
+        ledger, _, run = entries.partition(":")
+        first, last = _entries(run)
+        self.extents[int(number)] = Located(
+            int(ledger), first, last, float(at), _bytes(stored)
+        )
+
+    def run(self, fields: Sequence[str]) -> None:
+        """Take in a run."""
+        number, ledger, entries, stored, size = fields
+        key = RunKey(self.ledgers[ledger], Run(*_entries(entries)))
+        self.runs[number] = key
+        known = None if size == "-" else _bytes(size)
+        self.trace.runs[key] = Sizes(_bytes(stored), known)
+
+    def size(self, fields: Sequence[str]) -> None:
+        """Take in the size of a run."""
+        run, size = fields
+        self.trace.runs[self.runs[run]].size_bytes = _bytes(size)
+
+    def begin(self, fields: Sequence[str]) -> Event:
+        """Read a plan."""
+        plan_id, *consumers = fields
+        return Begin(Plan(plan_id, tuple(map(self._consumer, consumers))))
+
+    def over(self, fields: Sequence[str]) -> Event:
+        """Read which plans are over."""
+        return Over(tuple(fields))
+
+    def opens(self, fields: Sequence[str]) -> Event:
+        """Read who opens what."""
+        task, token, scan, consumer, end, extents, first, stop, *plan_ids = fields
+        stage, partition, part = map(int, token.split("."))
+        number = int(task)
+        if number in self.open:
+            raise ValueError(f"task {number} is open already")
+        self.open.add(number)
+        return Open(
+            number,
+            Reader(
+                ReadToken(stage, partition, part),
+                scan,
+                self._consumer(consumer),
+                float(end),
+            ),
+            tuple(plan_ids),
+            tuple(self.extents[found] for found in _numbers(extents)),
+            Position.parse(first),
+            Position.parse(stop),
+        )
+
+    def take(self, fields: Sequence[str]) -> Event:
+        """Read who comes to what."""
+        task, run = fields
+        return Take(self._task(task), self.runs[run])
+
+    def read(self, fields: Sequence[str]) -> Event:
+        """Read who has finished with what."""
+        task, run = fields
+        return Read(self._task(task), self.runs[run])
+
+    def close(self, fields: Sequence[str]) -> Event:
+        """Read who ends."""
+        [task] = fields
+        number = self._task(task)
+        self.open.remove(number)
+        return Close(number)
+
+    def put(self, fields: Sequence[str]) -> Event:
+        """Read what was written."""
+        [run] = fields
+        return Put(self.runs[run])
+
+    def _task(self, text: str) -> int:
+        number = int(text)
+        if number not in self.open:
+            raise ValueError(f"task {number} is not open")
+        return number
+
+    def _consumer(self, text: str) -> Consumer:
+        topic, _, places = text.partition("@")
+        start, _, end = places.partition("..")
+        return Consumer(
+            self.topics[topic],
+            Position.parse(start) if start else None,
+            Position.parse(end) if end else None,
+        )
+
+
+_THINGS = {
+    "ledger": _Reading.ledger,
+    "extent": _Reading.extent,
+    "run": _Reading.run,
+    "size": _Reading.size,
+}
+_EVENTS = {
+    "plan": _Reading.begin,
+    "over": _Reading.over,
+    "open": _Reading.opens,
+    "take": _Reading.take,
+    "read": _Reading.read,
+    "close": _Reading.close,
+    "put": _Reading.put,
+}
+
+
+def _entries(text: str) -> tuple[int, int]:
+    first, _, last = text.partition("-")
+    if int(first) > int(last):
+        raise ValueError(f"entries {text} go back")
+    return int(first), int(last)
+
+
+def _bytes(text: str) -> int:
+    if int(text) <= 0:
+        raise ValueError(f"{text} bytes: use 1 or more")
+    return int(text)
+
+
+def _numbers(text: str) -> list[int]:
+    """Read numbers written as `0-3,7`."""
+    found: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        found.extend(range(int(first), int(last or first) + 1))
+    return found
