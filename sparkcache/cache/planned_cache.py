@@ -45,11 +45,12 @@ class PlannedCache(Generic[V]):
     def __repr__(self) -> str:
         return f"<{self.runs!r}, {self._forecast!r}>"
 
-    def begin(self, plans: Iterable[Plan], now_s: float) -> None:
-        """Take up plans; those known or over already make no difference."""
-        for plan in plans:
-            if self._forecast.begin(plan):
-                self._recount(plan, now_s)
+    def begin(self, plans: Iterable[Plan], now_s: float) -> list[Plan]:
+        """Take up plans; return those that were neither known nor over already."""
+        begun = [plan for plan in plans if self._forecast.begin(plan)]
+        for plan in begun:
+            self._recount(plan, now_s)
+        return begun
 
     def end(self, plan_ids: Iterable[str], now_s: float) -> list[CachedRun[V]]:
         """Forget plans for good, and what nobody else waits for."""

@@ -310,6 +310,7 @@ class Loads:
         self._answer(peer, flight, grant)
 
     def _deny(self, peer: Peer, flight: Flight, run: Decoded) -> None:
+        self._count["not_admitted"] += 1
         del self._by_key[flight.key(run.index)]
         flight.next = run.index + 1
         flight.streams += flight.waiters.pop(run.index, [])

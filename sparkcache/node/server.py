@@ -90,6 +90,7 @@ class _Server:
         self._tick()
 
     def close(self) -> None:
+        self.service.stop()
         self._listener.close()
         for pid in self._loaders.values():
             os.kill(pid, signal.SIGKILL)

@@ -24,6 +24,7 @@ from sparkcache.node.messages import (
     Served,
     Told,
 )
+from sparkcache.node.recorder import Recorder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -80,6 +81,7 @@ class Service:
         now: The time, in seconds from any moment on; never goes backwards.
         close_fd: Closes a descriptor.
         on_configure: Told of every change of the settings.
+        recorder: Writes down what happens, where the settings say so.
 
     """
 
@@ -91,6 +93,7 @@ class Service:
         now: Callable[[], float],
         close_fd: Callable[[int], None],
         on_configure: Callable[[CacheConfig], None] = lambda _: None,
+        recorder: Recorder | None = None,
     ) -> None:
         self.config = config
         self._epoch = -1
@@ -98,6 +101,8 @@ class Service:
         self._now = now
         self._close_fd = close_fd
         self._on_configure = on_configure
+        self._recorder = Recorder(now) if recorder is None else recorder
+        self._recorder.configure(config.trace)
         self._planned = PlannedCache[int](cache_settings(config, max_runs))
         self._cache = self._planned.runs
         self._tasks: set[Task] = set()
@@ -123,7 +128,7 @@ class Service:
         if message.epoch >= self._epoch:
             self._epoch = message.epoch
             self.configure(message.settings)
-        self._planned.begin(message.plans, self._now())
+        self._recorder.begin(self._planned.begin(message.plans, self._now()))
         task.begin(message.scan)
         if message.scan.stretches:
             plan_ids = tuple(plan.id for plan in message.plans)
@@ -134,15 +139,20 @@ class Service:
     def take(self, task: Task, message: Take) -> None:
         """A task wants a run."""
         place = (message.stretch, message.index)
-        if task.waiting or place <= task.cursor or not task.reads(place):
+        if (
+            task.reading is None
+            or task.waiting
+            or place <= task.cursor
+            or not task.reads(place)
+        ):
             _log.warning("a task asked out of order: %s after %s", place, task.cursor)
             task.peer.close()
             return
         self._settle(task, message)
         task.ask(place)
+        self._recorder.take(task.reading, task.stretches[place[0]], place[1])
         key = task.key(place)
         self._count["requests"] += 1
-        assert task.reading is not None, "it has a run to ask for"
         cached = self._planned.take(task.reading, key, self._now())
         if cached is not None:
             self._count["hits"] += 1
@@ -168,12 +178,14 @@ class Service:
         task.pins.clear()
         if task.reading is not None:
             self._planned.close(task.reading)
+            self._recorder.leave(task.reading)
             task.reading = None
         self.loads.leave(task)
         self.loads.proceed()
 
     def end_plans(self, message: EndPlans) -> None:
         """Plans are over: what nobody else waits for is dropped."""
+        self._recorder.end(message.ids)
         self._free(self._planned.end(message.ids, self._now()))
         self.loads.proceed()
 
@@ -243,6 +255,7 @@ class Service:
         """Make room for a run; False if there can be none, or others need it more."""
         fits, evicted = self._planned.reserve(key, size_bytes, self._now())
         self._free(evicted)
+        self._recorder.size(key, size_bytes)
         self._peak_bytes = max(self._peak_bytes, self._cache.held_bytes)
         return fits
 
@@ -277,17 +290,23 @@ class Service:
         settings = cache_settings(config, self._max_runs)
         _log.info("settings change: %s", config)
         self.config = config
+        self._recorder.configure(config.trace)
         self._free(self._cache.configure(settings, self._now()))
         self._on_configure(config)
 
     def tick(self) -> None:
         """Time has passed: let go of what has outlived it."""
         self._free(self._cache.expire(self._now()))
+        self._recorder.flush()
         self.loads.tick(self.config.request_timeout_s)
         for task in self._tasks:
             if task.waiting:
                 task.peer.send(Patience())
         self.loads.proceed()
+
+    def stop(self) -> None:
+        """The node ends."""
+        self._recorder.close()
 
     def metrics(self) -> Metrics:
         """Return what was counted so far."""
@@ -298,7 +317,6 @@ class Service:
             evicted_by_ttl=core.expired,
             evicted_by_last_read=core.read_out,
             evicted_by_plan_end=core.called_off,
-            not_admitted=core.refused + core.declined,
             evicted_unread=core.given_up,
             requeues=core.requeued_expired + core.requeued_evicted,
             runs=len(self._cache),
@@ -316,11 +334,10 @@ class Service:
         """Note what a task has read, and what it maps no longer."""
         for place in filter(task.reads, message.read):
             assert task.reading is not None, "it has a run to read"
-            self._free(
-                self._planned.finish(
-                    task.reading, task.ordinal(place), task.key(place), self._now()
-                )
-            )
+            key = task.key(place)
+            self._recorder.finish(task.reading, key)
+            ordinal = task.ordinal(place)
+            self._free(self._planned.finish(task.reading, ordinal, key, self._now()))
         for place in message.released:
             cached = task.pins.pop(place, None)
             if cached is not None:
@@ -364,23 +381,22 @@ class Service:
     def _reading(
         self, reader: Reader, plan_ids: tuple[str, ...], scan: Scan
     ) -> Reading:
-        first, last = scan.stretches[0], scan.stretches[-1]
-        return self._planned.open(
-            reader,
-            plan_ids,
-            [
-                Located(
-                    stretch.ledger.id,
-                    stretch.extent.first,
-                    stretch.extent.last,
-                    stretch.at,
-                    stretch.extent.size_bytes,
-                )
-                for stretch in scan.stretches
-            ],
-            Position(first.ledger.id, first.runs[first.start].first),
-            Position(last.ledger.id, last.runs[last.stop - 1].last + 1),
-        )
+        begin, end = scan.stretches[0], scan.stretches[-1]
+        extents = [
+            Located(
+                stretch.ledger.id,
+                stretch.extent.first,
+                stretch.extent.last,
+                stretch.at,
+                stretch.extent.size_bytes,
+            )
+            for stretch in scan.stretches
+        ]
+        first = Position(begin.ledger.id, begin.runs[begin.start].first)
+        stop = Position(end.ledger.id, end.runs[end.stop - 1].last + 1)
+        reading = self._planned.open(reader, plan_ids, extents, first, stop)
+        self._recorder.open(reading, reader, plan_ids, extents, first, stop)
+        return reading
 
     def _free(self, removed: Iterable[CachedRun[int]]) -> None:
         for cached in removed:
