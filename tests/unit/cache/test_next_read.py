@@ -156,17 +156,19 @@ C = key(0, topic="c")
 
 def test_topics_whose_readers_stand_still_are_looked_at_in_turns() -> None:
     """Nobody says that their estimates have changed: one more is found each time."""
-    told = Told({key(0, topic=name): 10.0 for name in "abcdef"} | {C: 1.0})
-    cache = cache_of(told, 6, {key(0, topic=name): 1 for name in "abdef"})
-    for where in told.ticks:
-        told.ticks[where] = 20.0
-    seen = cache.counters.looked_at
+    told = Told({key(0, topic=name): 10.0 for name in "abdef"} | {C: 15.0})
+    cache = cache_of(told, 5, dict.fromkeys(set(told.ticks) - {C}, 1))
+    assert not cache.reserve(1, 0, C)[0]  # all were looked at
+    for name in "abdef":
+        told.ticks[key(0, topic=name)] = 20.0
+    found = []
     for _ in range(5):
-        told.ticks[C] = 15.0
-        assert cache.counters.looked_at - seen < 12
-        if cache.reserve(2, 0, C)[0]:
-            return
-    pytest.fail("what changed was never seen")
+        seen = cache.counters.looked_at
+        fits, evicted = cache.reserve(1, 0, C)
+        assert fits
+        found += keys(evicted)
+        assert cache.counters.looked_at - seen <= 2
+    assert len(found) == 5
 
 
 def test_the_policy_can_change_while_it_runs() -> None:
@@ -207,6 +209,24 @@ def test_an_expected_run_outlives_its_time_as_often_as_with_any_policy() -> None
     assert cache.expire(20.0) == []
     assert keys(cache.expire(30.0)) == [A[0]]
     cache.check()
+
+
+def test_a_run_that_was_read_for_the_last_time_goes_like_any_other() -> None:
+    cache = cache_of(Told({A[0]: 1, A[1]: 5}), 2)
+    assert cache.mark_read(A[0], 0) == 0
+    cache.check()
+    assert keys(cache.evict(1, 0)) == [A[0]]
+
+
+def test_what_becomes_mapped_or_unmapped_is_known_to_the_next_decision() -> None:
+    told = Told({A[0]: 9, B[0]: 8, C: 1})
+    cache = cache_of(told, 2, {A[0]: 1, B[0]: 1})
+    told.ticks[C] = 8.5
+    [farthest] = [run for run in cache.runs() if run.key == A[0]]
+    cache.pin(farthest)
+    assert not cache.reserve(1, 0, C)[0]
+    cache.unpin(farthest)
+    assert keys(cache.reserve(1, 0, C)[1]) == [A[0]]
 
 
 @pytest.mark.parametrize("held", [100, 10_000, 50_000])
