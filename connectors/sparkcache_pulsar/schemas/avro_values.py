@@ -1,7 +1,9 @@
 """Values of AVRO schemas: one datum each, without a header.
 
-fastavro reads them as what they are encoded as: enums as integers, dates and decimals
-as what they are made of. What these mean is found for a column at once; see shapes.py.
+Most are read side by side, by avro_lanes.py. Those with long arrays are left to
+fastavro, one by one. Both read what values are encoded as: enums as integers, dates and
+decimals as what they are made of. What these mean is found for a column at once; see
+shapes.py.
 """
 
 from __future__ import annotations
@@ -11,11 +13,13 @@ from io import BytesIO
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from sparkcache.errors import ConfigError
-from sparkcache_pulsar.schemas import shapes
-from sparkcache_pulsar.schemas.decoded import Decoded, brief, column
+from sparkcache_pulsar.schemas.avro_lanes import Lanes
+from sparkcache_pulsar.schemas.avro_shapes import shape
+from sparkcache_pulsar.schemas.decoded import NOT_HELD, Decoded, brief, column
 from sparkcache_pulsar.schemas.definitions import (
     Array,
     Decimal,
@@ -27,7 +31,6 @@ from sparkcache_pulsar.schemas.definitions import (
     Nullable,
     Record,
 )
-from sparkcache_pulsar.schemas.shapes import Shape, plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,23 +43,6 @@ _MALFORMED = (
     ArithmeticError,
     struct.error,
 )
-
-LEAVES = {
-    Leaf("boolean"): plain(pa.bool_()),
-    Leaf("int"): plain(pa.int32()),
-    Leaf("long"): plain(pa.int64()),
-    Leaf("float"): plain(pa.float32()),
-    Leaf("double"): plain(pa.float64()),
-    Leaf("bytes"): plain(pa.binary()),
-    Leaf("string"): plain(pa.string()),
-    Leaf("int", "date"): shapes.DATE,
-    Leaf("int", "time-millis"): shapes.times(pa.int32(), 1_000_000),
-    Leaf("long", "time-micros"): shapes.times(pa.int64(), 1_000),
-    Leaf("long", "timestamp-millis"): shapes.INSTANT_MILLIS,
-    Leaf("long", "timestamp-micros"): shapes.INSTANT_MICROS,
-    Leaf("long", "local-timestamp-millis"): shapes.LOCAL_MILLIS,
-    Leaf("long", "local-timestamp-micros"): shapes.LOCAL_MICROS,
-}
 
 
 class AvroDecoder:
@@ -72,6 +58,7 @@ class AvroDecoder:
                 "option valueSchema: to decode AVRO, pip install 'sparkcache[avro]'"
             ) from error
         self._read: Any = schemaless_reader
+        self._definition = definition
         self._schema = parse_schema(encoded_as(definition, count()))
         self._shape = shape(definition)
 
@@ -85,20 +72,42 @@ class AvroDecoder:
 
     def decode(self, payloads: pa.Array) -> Decoded:
         """Decode payloads."""
+        lanes = Lanes.of(payloads)
+        active = payloads.is_valid().to_numpy(zero_copy_only=False)
+        stored = lanes.read_all(self._definition, active)
+        faults = lanes.failed
+        try:
+            found = self._shape.finished(stored)
+            left = sorted(lanes.given_up - faults.keys())
+        except NOT_HELD:
+            # Some value is beyond its type. Which one is found one by one.
+            found = pa.nulls(len(payloads), self.type)
+            left = [row for row in np.flatnonzero(active).tolist() if row not in faults]
+        if not (left or faults):
+            return Decoded(found, {})
+        alone = self._decode_each(payloads.take(pa.array(left, pa.int64())))
+        faults |= {left[row]: what for row, what in alone.faults.items()}
+        place = np.arange(len(payloads))
+        place[left] = len(payloads) + np.arange(len(left))
+        failed = np.zeros(len(payloads), np.bool_)
+        failed[list(faults)] = True
+        both = pa.concat_arrays([found, alone.array])
+        return Decoded(both.take(pa.array(place, mask=failed)), faults)
+
+    def _decode_each(self, payloads: pa.Array) -> Decoded:
+        """Decode payloads one by one."""
         faults: dict[int, str] = {}
         values: list[object] = []
         read, schema = self._read, self._schema
         for row, payload in enumerate(payloads.to_pylist()):
-            value = None
-            if payload is not None:
-                stream = BytesIO(payload)
-                try:
-                    value = read(stream, schema)
-                    if stream.tell() != len(payload):
-                        faults[row] = f"{len(payload) - stream.tell()} bytes behind it"
-                        value = None
-                except _MALFORMED as error:
-                    faults[row] = brief(error)
+            value, stream = None, BytesIO(payload)
+            try:
+                value = read(stream, schema)
+                if stream.tell() != len(payload):
+                    faults[row] = f"{len(payload) - stream.tell()} bytes behind it"
+                    value = None
+            except _MALFORMED as error:
+                faults[row] = brief(error)
             values.append(value)
         return Decoded(column(values, self._shape, faults), faults)
 
@@ -130,24 +139,3 @@ def encoded_as(definition: Definition, numbers: Iterator[int]) -> Any:  # noqa: 
                     for name, of in fields
                 ],
             }
-
-
-def shape(definition: Definition) -> Shape:
-    """Return how values of a type lie in Arrow."""
-    match definition:
-        case Leaf():
-            return LEAVES[definition]
-        case Enum(symbols=symbols):
-            return shapes.symbols(symbols)
-        case Decimal(precision=precision, scale=scale):
-            return shapes.decimals(precision, scale)
-        case Fixed(is_uuid=is_uuid):
-            return shapes.UUIDS if is_uuid else plain(pa.binary())
-        case Nullable(of=of):
-            return shape(of)
-        case Array(items=items):
-            return shapes.listed(shape(items))
-        case Map(values=values):
-            return shapes.mapped(shape(values))
-        case Record(fields=fields):
-            return shapes.record([(name, shape(of)) for name, of in fields])

@@ -10,7 +10,7 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from sparkcache_pulsar.schemas.shapes import Shape
 
-_NOT_HELD = (ValueError, TypeError, LookupError, ArithmeticError)
+NOT_HELD = (ValueError, TypeError, LookupError, ArithmeticError)
 """What Arrow raises for values that a type does not hold; its own are among them."""
 
 
@@ -57,7 +57,7 @@ def _part(
     """
     try:
         return shape.finished(pa.array(values, shape.stored))
-    except _NOT_HELD as error:
+    except NOT_HELD as error:
         if len(values) == 1:
             faults[first_row] = brief(error)
             return pa.nulls(1, shape.shown)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
 import msgspec
 import pyarrow as pa
 
-from sparkcache_pulsar.schemas import avro_values, shapes
+from sparkcache_pulsar.schemas import avro_shapes, shapes
 from sparkcache_pulsar.schemas.decoded import Decoded, brief, column
 from sparkcache_pulsar.schemas.definitions import (
     MAX_DIGITS,
@@ -142,7 +142,7 @@ def _shape(definition: Definition) -> Shape:
         case Record(fields=fields):
             return shapes.record([(name, _shape(of)) for name, of in fields])
         case _:
-            return avro_values.shape(definition)
+            return avro_shapes.shape(definition)
 
 
 def _repair(definition: Definition, floats: frozenset[str]) -> _Repair | None:

@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sparkcache_pulsar.arrays import TIMESTAMP
+from sparkcache_pulsar.arrays import TIMESTAMP, fixed
 from sparkcache_pulsar.schemas.decoded import Decoded
 from sparkcache_pulsar.schemas.shapes import LOCAL_TIMESTAMP, TIME
 
@@ -213,7 +213,4 @@ class FixedDecoder:
         right[rows] = fits
         all_words = np.zeros(len(payloads), words.dtype)
         all_words[rows] = words
-        valid = pa.py_buffer(np.packbits(right, bitorder="little"))
-        buffers = [valid, pa.py_buffer(all_words)]
-        array = pa.Array.from_buffers(self.type, len(payloads), buffers)
-        return Decoded(array, faults)
+        return Decoded(fixed(self.type, all_words, right), faults)

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sparkcache_pulsar.arrays import TIMESTAMP
+from sparkcache_pulsar.arrays import TIMESTAMP, bitmap
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -148,8 +147,7 @@ def decimals(precision: int, scale: int) -> Shape:
             words.append(number.to_bytes(_DECIMAL_BYTES, "little", signed=True))
         valid = None
         if array.null_count:
-            is_valid = array.is_valid().to_numpy(zero_copy_only=False)
-            valid = pa.py_buffer(np.packbits(is_valid, bitorder="little"))
+            valid = bitmap(array.is_valid().to_numpy(zero_copy_only=False))
         data = pa.py_buffer(b"".join(words))
         return pa.Array.from_buffers(shown, len(array), [valid, data])
 

@@ -10,11 +10,12 @@ from typing import Any
 import hypothesis.strategies as st
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from sparkcache.errors import ConfigError
 from sparkcache_pulsar import PulsarConnector
+from sparkcache_pulsar.schemas import avro_lanes
 from sparkcache_pulsar.schemas.decoded import Decoded
 from sparkcache_pulsar.schemas.decoders import decoder
 from sparkcache_pulsar.schemas.definitions import MAX_DEPTH
@@ -42,9 +43,20 @@ def decode(schema: Any, *payloads: bytes | None) -> Decoded:
     return found
 
 
-@settings(max_examples=300, deadline=None)
+@pytest.fixture(params=[0, avro_lanes.FEW])
+def few(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """With 0 all arrays are read side by side, with more those of few data are not."""
+    monkeypatch.setattr(avro_lanes, "FEW", request.param)
+    return int(request.param)
+
+
+@settings(
+    max_examples=200,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(records | flat_records | kinds, st.data())
-def test_what_is_written_is_read(kind: Kind, data: st.DataObject) -> None:
+def test_what_is_written_is_read(few: int, kind: Kind, data: st.DataObject) -> None:
     values = data.draw(st.lists(st.none() | kind.values, min_size=1, max_size=6))
     payloads = [value and written(kind.schema, value[0]) for value in values]
     rows = read_values(payloads, {"valueSchema": json.dumps(kind.schema)})
@@ -61,9 +73,13 @@ def test_columns_are_what_spark_takes(kind: Kind) -> None:
     assert to_arrow_schema(from_arrow_schema(schema), timezone="UTC").equals(schema)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(
+    max_examples=200,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(records | flat_records, st.data())
-def test_damage_does_no_harm(kind: Kind, data: st.DataObject) -> None:
+def test_damage_does_no_harm(few: int, kind: Kind, data: st.DataObject) -> None:
     """Neighbours of what is damaged are read, and nothing takes long."""
     good, bad = data.draw(kind.values), data.draw(kind.values)
     damaged = bytearray(written(kind.schema, bad[0]) + b"?")
@@ -95,6 +111,7 @@ CENTS = {"type": "bytes", "logicalType": "decimal", "precision": 3, "scale": 2}
         pytest.param("int", b"", id="nothing"),
         pytest.param("int", b"\x02\x02", id="bytes left over"),
         pytest.param("int", b"\xff\xff\xff\xff\x1f", id="an int of 33 bits"),
+        pytest.param("long", b"\xff" * 9 + b"\x80\x01", id="a varint of 11 bytes"),
         pytest.param("double", b"\0" * 7, id="7 bytes of a double"),
         pytest.param("string", b"\x04a", id="a string that is cut off"),
         pytest.param("string", b"\x04\xff\xff", id="no UTF-8"),
@@ -118,7 +135,7 @@ CENTS = {"type": "bytes", "logicalType": "decimal", "precision": 3, "scale": 2}
         ),
     ],
 )
-def test_what_is_no_value_is_told(schema: Any, payload: bytes) -> None:
+def test_what_is_no_value_is_told(few: int, schema: Any, payload: bytes) -> None:
     begun = time.monotonic()
     found = decode(schema, None, payload)
     assert time.monotonic() - begun < 1
@@ -127,9 +144,45 @@ def test_what_is_no_value_is_told(schema: Any, payload: bytes) -> None:
     assert found.array.null_count == 2
 
 
-def test_blocks_of_arrays_may_tell_their_size() -> None:
+@pytest.mark.parametrize("null_first", [True, False])
+def test_a_negative_branch_is_told(null_first: bool) -> None:
+    union = ["null", "int"] if null_first else ["int", "null"]
+    schema = {"type": "record", "name": "R", "fields": [{"name": "a", "type": union}]}
+    for branch in (b"\x01", b"\x03"):
+        assert decode(schema, branch, branch + b"\x02").faults.keys() == {0, 1}
+
+
+def test_blocks_of_arrays_may_tell_their_size(few: int) -> None:
     assert decode(INTS, b"\x03\x04\x02\x04\x02\x06\x00").array.to_pylist() == [
         [1, 2, 3]
+    ]
+
+
+def test_of_two_values_of_a_map_with_one_key_the_last_one_counts(few: int) -> None:
+    payload = b"\x06" + b"\x02a\x02" + b"\x02b\x04" + b"\x02a\x06" + b"\0"
+    found = decode({"type": "map", "values": "int"}, payload, b"\0", payload)
+    assert [dict(row) for row in found.array.to_pylist()] == [
+        {"a": 3, "b": 2}, {}, {"a": 3, "b": 2}
+    ]  # fmt: skip
+
+
+def test_arrays_of_any_length_are_read() -> None:
+    """Short ones side by side, the longest one by one."""
+    rows = [list(range(n % 40)) for n in range(400)] + [list(range(20_000))]
+    payloads = [written(INTS, row) for row in rows]
+    begun = time.monotonic()
+    assert decode(INTS, *payloads).array.to_pylist() == rows
+    assert time.monotonic() - begun < 1
+
+
+def test_of_many_values_one_that_is_beyond_its_type_is_found() -> None:
+    schema = record("int", {"type": "long", "logicalType": "timestamp-millis"})
+    payloads = [written(schema, {"f0": n, "f1": n}) for n in range(200)]
+    payloads[70] = b"\x02" + LONG
+    found = decode(schema, *payloads, b"")
+    assert found.faults.keys() == {70, 200}
+    assert [row["f0"] for row in found.array.to_pylist() if row] == [
+        n for n in range(200) if n != 70
     ]
 
 
