@@ -46,6 +46,8 @@ def decode(ledger: Ledger, raw: RawRun, batch_bytes: int) -> DecodedRun:
         for lanes in entries.groups(min(batch_bytes, _MAX_GROUP_BYTES)):
             payloads = unpack(entries, lanes, faults)
             messages = find_messages(entries, payloads, faults)
+            if not len(messages.entry):
+                continue
             messages, last = of_values.of(messages, faults)
             if len(messages.entry):
                 columns = envelope(ledger, raw.run.first, entries, messages) + last

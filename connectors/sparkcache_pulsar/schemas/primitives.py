@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 
 from sparkcache_pulsar.arrays import TIMESTAMP, fixed
 from sparkcache_pulsar.schemas.decoded import Decoded
-from sparkcache_pulsar.schemas.shapes import LOCAL_TIMESTAMP, TIME
+from sparkcache_pulsar.schemas.shapes import LOCAL_TIMESTAMP, SINCE_MIDNIGHT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,7 +69,7 @@ def _millis(values: np.ndarray) -> tuple[np.ndarray, Bools]:
 
 def _time(values: np.ndarray) -> tuple[np.ndarray, Bools]:
     millis = values["f0"].astype(np.int64) % (_MICROS_OF_DAY // 1_000)
-    return _scaled(millis, 1_000_000)
+    return _scaled(millis, 1_000)
 
 
 def _instant(values: np.ndarray) -> tuple[np.ndarray, Bools]:
@@ -88,7 +88,7 @@ def _local_date(values: np.ndarray) -> tuple[np.ndarray, Bools]:
 
 def _local_time(values: np.ndarray) -> tuple[np.ndarray, Bools]:
     nanos = values["f0"].astype(np.int64)
-    return nanos, (nanos >= 0) & (nanos < _MICROS_OF_DAY * 1_000)
+    return nanos // 1_000, (nanos >= 0) & (nanos < _MICROS_OF_DAY * 1_000)
 
 
 def _local_date_time(values: np.ndarray) -> tuple[np.ndarray, Bools]:
@@ -116,10 +116,10 @@ _LAYOUTS = {
     "DOUBLE": _layout(pa.float64(), ">f8"),
     "DATE": _layout(TIMESTAMP, ">i8", _millis),
     "TIMESTAMP": _layout(TIMESTAMP, ">i8", _millis),
-    "TIME": _layout(TIME, ">i8", _time),
+    "TIME": _layout(SINCE_MIDNIGHT, ">i8", _time),
     "INSTANT": _layout(TIMESTAMP, ">i8,>i4", _instant),
     "LOCAL_DATE": _layout(pa.date32(), ">i8", _local_date),
-    "LOCAL_TIME": _layout(TIME, ">i8", _local_time),
+    "LOCAL_TIME": _layout(SINCE_MIDNIGHT, ">i8", _local_time),
     "LOCAL_DATE_TIME": _layout(LOCAL_TIMESTAMP, ">i8,>i8", _local_date_time),
 }
 TYPES = frozenset({*_LAYOUTS, "BOOLEAN", "STRING", "BYTES", "NONE"})

@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 LOCAL_TIMESTAMP = pa.timestamp("us")
-TIME = pa.time64("ns")
+SINCE_MIDNIGHT = pa.duration("us")
+"""A time of day. Spark has a type for it, and refuses it in most queries as yet."""
 
-_NANOS_OF_DAY = 86_400_000_000_000
+_MICROS_OF_DAY = 86_400_000_000
 _DECIMAL_BYTES = 16
 
 
@@ -106,17 +107,17 @@ def _rebuilt(
 DATE = Shape(pa.date32(), pa.int32(), lambda days: days.view(pa.date32()))
 
 
-def times(stored: pa.DataType, nanos: int) -> Shape:
-    """Return the shape of times of day, counted in units of so many nanoseconds."""
+def times(stored: pa.DataType, micros: int) -> Shape:
+    """Return the shape of times of day, counted in units of so many microseconds."""
 
     def finish(array: pa.Array) -> pa.Array:
-        scaled = pc.multiply_checked(array.cast(pa.int64()), nanos)
+        scaled = pc.multiply_checked(array.cast(pa.int64()), micros)
         bounds = pc.min_max(scaled).as_py()
-        if (bounds["min"] or 0) < 0 or (bounds["max"] or 0) >= _NANOS_OF_DAY:
+        if (bounds["min"] or 0) < 0 or (bounds["max"] or 0) >= _MICROS_OF_DAY:
             raise pa.ArrowInvalid("a time beyond the 24 hours of a day")
-        return scaled.view(TIME)
+        return scaled.view(SINCE_MIDNIGHT)
 
-    return Shape(TIME, stored, finish)
+    return Shape(SINCE_MIDNIGHT, stored, finish)
 
 
 def instants(shown: pa.DataType, micros: int) -> Shape:

@@ -41,11 +41,12 @@ def logical(
     name: str,
     values: st.SearchStrategy[Any],
     number: Callable[[Any], int],
+    read: Callable[[Any], Any] = lambda value: value,
 ) -> Kind:
     """A type whose values are numbers in JSON."""
     return Kind(
         lambda _: {"type": primitive, "logicalType": name},
-        values.map(lambda value: (value, number(value), value)),
+        values.map(lambda value: (value, number(value), read(value))),
     )
 
 
@@ -113,8 +114,15 @@ leaves = st.sampled_from(
             "time-millis",
             times.map(_whole_millis),
             lambda time: _since_midnight(time) // 1000,
+            lambda time: _since_midnight(time) * MICRO,
         ),
-        logical("long", "time-micros", times, _since_midnight),
+        logical(
+            "long",
+            "time-micros",
+            times,
+            _since_midnight,
+            lambda time: _since_midnight(time) * MICRO,
+        ),
         logical(
             "long",
             "timestamp-millis",

@@ -43,11 +43,13 @@ def decode(schema: Any, *payloads: bytes | None) -> Decoded:
     return found
 
 
-@pytest.fixture(params=[0, avro_lanes.FEW])
-def few(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    """With 0 all arrays are read side by side, with more those of few data are not."""
-    monkeypatch.setattr(avro_lanes, "FEW", request.param)
-    return int(request.param)
+@pytest.fixture(params=["side by side", "one by one"], autouse=True)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """How data with arrays are read; without this, both."""
+    if request.param == "side by side":
+        monkeypatch.setattr(avro_lanes, "FEW", 0)
+    else:
+        monkeypatch.setattr(avro_lanes, "FEW_TURNS", 0)
 
 
 @settings(
@@ -56,7 +58,7 @@ def few(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(records | flat_records | kinds, st.data())
-def test_what_is_written_is_read(few: int, kind: Kind, data: st.DataObject) -> None:
+def test_what_is_written_is_read(kind: Kind, data: st.DataObject) -> None:
     values = data.draw(st.lists(st.none() | kind.values, min_size=1, max_size=6))
     payloads = [value and written(kind.schema, value[0]) for value in values]
     rows = read_values(payloads, {"valueSchema": json.dumps(kind.schema)})
@@ -79,7 +81,7 @@ def test_columns_are_what_spark_takes(kind: Kind) -> None:
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(records | flat_records, st.data())
-def test_damage_does_no_harm(few: int, kind: Kind, data: st.DataObject) -> None:
+def test_damage_does_no_harm(kind: Kind, data: st.DataObject) -> None:
     """Neighbours of what is damaged are read, and nothing takes long."""
     good, bad = data.draw(kind.values), data.draw(kind.values)
     damaged = bytearray(written(kind.schema, bad[0]) + b"?")
@@ -135,7 +137,7 @@ CENTS = {"type": "bytes", "logicalType": "decimal", "precision": 3, "scale": 2}
         ),
     ],
 )
-def test_what_is_no_value_is_told(few: int, schema: Any, payload: bytes) -> None:
+def test_what_is_no_value_is_told(schema: Any, payload: bytes) -> None:
     begun = time.monotonic()
     found = decode(schema, None, payload)
     assert time.monotonic() - begun < 1
@@ -152,13 +154,13 @@ def test_a_negative_branch_is_told(null_first: bool) -> None:
         assert decode(schema, branch, branch + b"\x02").faults.keys() == {0, 1}
 
 
-def test_blocks_of_arrays_may_tell_their_size(few: int) -> None:
+def test_blocks_of_arrays_may_tell_their_size() -> None:
     assert decode(INTS, b"\x03\x04\x02\x04\x02\x06\x00").array.to_pylist() == [
         [1, 2, 3]
     ]
 
 
-def test_of_two_values_of_a_map_with_one_key_the_last_one_counts(few: int) -> None:
+def test_of_two_values_of_a_map_with_one_key_the_last_one_counts() -> None:
     payload = b"\x06" + b"\x02a\x02" + b"\x02b\x04" + b"\x02a\x06" + b"\0"
     found = decode({"type": "map", "values": "int"}, payload, b"\0", payload)
     assert [dict(row) for row in found.array.to_pylist()] == [
@@ -166,8 +168,9 @@ def test_of_two_values_of_a_map_with_one_key_the_last_one_counts(few: int) -> No
     ]  # fmt: skip
 
 
-def test_arrays_of_any_length_are_read() -> None:
+def test_arrays_of_any_length_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Short ones side by side, the longest one by one."""
+    monkeypatch.undo()
     rows = [list(range(n % 40)) for n in range(400)] + [list(range(20_000))]
     payloads = [written(INTS, row) for row in rows]
     begun = time.monotonic()

@@ -37,6 +37,22 @@ def decoding(**options: str) -> str:
     return CONNECTOR.decoding(options)
 
 
+def pair(encoding: str, key: Any = "STRING", value: Any = "INT32") -> dict[str, str]:
+    def info(type_: Any) -> dict[str, Any]:
+        return {"name": "", "schema": "", "type": type_, "properties": {}}
+
+    return {
+        "valueSchema": json.dumps(
+            {
+                "name": "KeyValue",
+                "type": "KEY_VALUE",
+                "schema": {"key": info(key), "value": info(value)},
+                "properties": {"kv.encoding.type": encoding},
+            }
+        )
+    }
+
+
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     path = tmp_path / "order schema.avsc"
@@ -218,6 +234,13 @@ def test_an_entry_of_which_nothing_is_left_makes_no_batch() -> None:
     assert [(loss.first, loss.last) for loss in decoded.losses] == [(0, 1)]
 
 
+@pytest.mark.parametrize("schema", ["INT32", TEXT, pair("INLINE")["valueSchema"]])
+def test_an_entry_without_messages_makes_no_batch(schema: str) -> None:
+    options = {"valueSchema": schema, "schemaType": "JSON" if schema == TEXT else ""}
+    empty = [Entry((), codec=Codec.LZ4), Entry((Message(compacted_out=True),))]
+    assert read_topic(CONNECTOR, store(empty), TOPIC, options) == ([], [])
+
+
 def test_batches_are_cut_as_before() -> None:
     messages = (Message(b"\0\0\0\1"),) * 1000
     storage, options = (
@@ -229,22 +252,6 @@ def test_batches_are_cut_as_before() -> None:
             CONNECTOR, storage, TOPIC, options, batch_bytes=batch_bytes
         )
         assert sum(map(len, decoded.batches)) == 1000
-
-
-def pair(encoding: str, key: Any = "STRING", value: Any = "INT32") -> dict[str, str]:
-    def info(type_: Any) -> dict[str, Any]:
-        return {"name": "", "schema": "", "type": type_, "properties": {}}
-
-    return {
-        "valueSchema": json.dumps(
-            {
-                "name": "KeyValue",
-                "type": "KEY_VALUE",
-                "schema": {"key": info(key), "value": info(value)},
-                "properties": {"kv.encoding.type": encoding},
-            }
-        )
-    }
 
 
 def inline(key: bytes | None, value: bytes | None) -> bytes:
