@@ -11,15 +11,20 @@ import pyarrow as pa
 from sparkcache_pulsar import arrays, columns
 from sparkcache_pulsar.messages import Messages, select
 from sparkcache_pulsar.schemas import Decoding, Mode, Spec
+from sparkcache_pulsar.schemas.decoded import Decoded
 from sparkcache_pulsar.schemas.decoders import decoder
 from sparkcache_pulsar.schemas.pairs import PairDecoder
 from sparkcache_pulsar.schemas.spec import SEPARATED
 
 if TYPE_CHECKING:
     from sparkcache_pulsar.faults import Faults
-    from sparkcache_pulsar.schemas.decoded import Decoded
 
 CORRUPT = "__corruptValue"
+
+AT_ONCE_BYTES = 8 << 20
+"""What is decoded at once. Values can be Python objects for a while, which take many
+times the room, and an entry can unfold to more than memory has for that.
+"""
 
 _AS_THEY_ARE = Decoding(Spec("BYTES"), Mode.FAILFAST)
 
@@ -69,8 +74,25 @@ class Values:
         return messages, found
 
     def _decode(self, messages: Messages, payloads: pa.Array) -> Decoded:
-        if isinstance(self._decoder, PairDecoder) and self._spec.encoding == SEPARATED:
-            return self._decoder.decode_separated(columns.keys(messages), payloads)
+        """Decode payloads, those of a very large entry by and by."""
+        keys = columns.keys(messages) if self._spec.encoding == SEPARATED else None
+        reached = np.cumsum(messages.value.length) // AT_ONCE_BYTES
+        starts = np.flatnonzero(np.diff(reached)) + 1
+        if not len(starts):
+            return self._decode_part(payloads, keys)
+        parts: list[pa.Array] = []
+        faults: dict[int, str] = {}
+        for rows in np.split(np.arange(len(payloads)), starts):
+            taken = pa.array(rows)
+            some_keys = None if keys is None else keys.take(taken)
+            part = self._decode_part(payloads.take(taken), some_keys)
+            parts.append(part.array)
+            faults |= {int(rows[row]): what for row, what in part.faults.items()}
+        return Decoded(pa.concat_arrays(parts), faults)
+
+    def _decode_part(self, payloads: pa.Array, keys: pa.Array | None) -> Decoded:
+        if keys is not None and isinstance(self._decoder, PairDecoder):
+            return self._decoder.decode_separated(keys, payloads)
         return self._decoder.decode(payloads)
 
 

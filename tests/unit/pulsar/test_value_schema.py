@@ -12,7 +12,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from sparkcache.errors import ConfigError
 from sparkcache.testing import decoded_runs, read_topic
-from sparkcache_pulsar import PulsarConnector
+from sparkcache_pulsar import PulsarConnector, values
 from sparkcache_pulsar.schemas import Decoding
 from sparkcache_pulsar.schemas.spec import MAX_TEXT_BYTES
 from sparkcache_pulsar.testing import Codec, Entry, Message
@@ -239,6 +239,26 @@ def test_an_entry_without_messages_makes_no_batch(schema: str) -> None:
     options = {"valueSchema": schema, "schemaType": "JSON" if schema == TEXT else ""}
     empty = [Entry((), codec=Codec.LZ4), Entry((Message(compacted_out=True),))]
     assert read_topic(CONNECTOR, store(empty), TOPIC, options) == ([], [])
+
+
+@pytest.mark.parametrize("at_once_bytes", [1, 10, 1 << 20])
+def test_large_entries_are_decoded_by_and_by(
+    monkeypatch: pytest.MonkeyPatch, at_once_bytes: int
+) -> None:
+    monkeypatch.setattr(values, "AT_ONCE_BYTES", at_once_bytes)
+    payloads = [None if n % 7 == 3 else struct.pack(">i", n) for n in range(100)]
+    payloads[50] = b"?"
+    messages = tuple(Message(one, key=str(n)) for n, one in enumerate(payloads))
+    expected = [None if n % 7 == 3 or n == 50 else n for n in range(100)]
+    options = {"valueSchema": "INT32", "mode": "PERMISSIVE"}
+    rows, _ = read_topic(CONNECTOR, store([Entry(messages)]), TOPIC, options)
+    assert [row["value"] for row in rows] == expected
+    assert [n for n, row in enumerate(rows) if row["__corruptValue"]] == [50]
+    options = pair("SEPARATED") | {"mode": "PERMISSIVE"}
+    rows, _ = read_topic(CONNECTOR, store([Entry(messages)]), TOPIC, options)
+    assert [row["value"] and row["value"]["key"] for row in rows] == [
+        None if n == 50 else str(n) for n in range(100)
+    ]
 
 
 def test_batches_are_cut_as_before() -> None:
