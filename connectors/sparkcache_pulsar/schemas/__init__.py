@@ -1,7 +1,7 @@
 """Values as what the producers' schema says they are.
 
     options      -> Spec         what was given, in one form          given.py, spec.py
-    definition   -> tree         Avro's notation, for AVRO and JSON   definitions.py
+    definition   -> tree         Avro's notation, for AVRO and JSON   notation.py
     payloads     -> Decoded      a column, and what did not decode    decoders.py
 
 A `Spec` is what identifies decoding: it holds the schema itself, so executors need

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from sparkcache.errors import ConfigError
 from sparkcache_pulsar.schemas.avro_values import AvroDecoder
-from sparkcache_pulsar.schemas.definitions import parse_definition
 from sparkcache_pulsar.schemas.json_values import JsonDecoder
+from sparkcache_pulsar.schemas.notation import parse_definition
 from sparkcache_pulsar.schemas.pairs import PairDecoder
 from sparkcache_pulsar.schemas.primitives import TYPES, primitive
 from sparkcache_pulsar.schemas.protobuf_values import ProtobufDecoder

@@ -25,7 +25,7 @@ from urllib.parse import unquote, urlsplit
 
 from sparkcache.errors import ConfigError
 from sparkcache_pulsar.schemas.decoders import decoder
-from sparkcache_pulsar.schemas.definitions import parse_definition
+from sparkcache_pulsar.schemas.notation import parse_definition
 from sparkcache_pulsar.schemas.primitives import TYPES as PRIMITIVES
 from sparkcache_pulsar.schemas.protobuf_files import protobuf_spec
 from sparkcache_pulsar.schemas.spec import (
