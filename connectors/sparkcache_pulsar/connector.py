@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sparkcache_pulsar import discovery, frames, names
-from sparkcache_pulsar.columns import SCHEMA
+from sparkcache_pulsar import discovery, frames, names, schemas
 from sparkcache_pulsar.decode import decode
+from sparkcache_pulsar.values import values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -27,7 +27,7 @@ class PulsarConnector:
     """Topics of Apache Pulsar as its brokers offload them, in the classic format."""
 
     name = "pulsar"
-    option_names: frozenset[str] = frozenset()
+    option_names: frozenset[str] = schemas.OPTION_NAMES
 
     def __repr__(self) -> str:
         return "PulsarConnector()"
@@ -36,13 +36,14 @@ class PulsarConnector:
         """Return `persistent://tenant/namespace/topic`; raises ConfigError."""
         return names.full_name(topic)
 
-    def decoding(self, options: Mapping[str, str]) -> str:  # noqa: ARG002
-        """Return nothing: no option changes what rows look like."""
-        return ""
+    def decoding(self, options: Mapping[str, str]) -> str:
+        """Return the schema of values, and what becomes of those that do not match."""
+        found = schemas.decoding(options)
+        return "" if found is None else found.to_text()
 
-    def schema(self, decoding: str) -> pa.Schema:  # noqa: ARG002
+    def schema(self, decoding: str) -> pa.Schema:
         """Return the columns, spelled as the Pulsar connector for Spark does."""
-        return SCHEMA
+        return values(decoding).schema
 
     def entry_columns(self) -> tuple[str, str]:
         """Return the names of the columns that hold ledger and entry id."""
@@ -56,7 +57,7 @@ class PulsarConnector:
         self, storage: Storage, topic: str, options: Mapping[str, str]
     ) -> Snapshot:
         """Find the ledgers of a topic in what brokers have offloaded."""
-        return discovery.discover(storage, topic, options)
+        return discovery.discover(storage, topic, options, self.decoding(options))
 
     def runs(self, extent: Extent, run_bytes: int) -> Sequence[Run]:
         """Cut a block into runs of an equal number of entries."""

@@ -4,6 +4,7 @@
     payloads    -> one buffer   decompressed                       payloads.py
     batches     -> messages     a row each, as places in it        unbatching.py
     places      -> columns      copied together by Arrow           columns.py
+    values      -> columns      by their schema, if one is given   values.py
 
 Whatever is wrong with an entry takes that entry out, and is told; see faults.py.
 """
@@ -12,19 +13,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from sparkcache.connector import DecodedRun
 from sparkcache.model import Loss
-from sparkcache_pulsar.columns import record_batch
+from sparkcache_pulsar.columns import envelope
 from sparkcache_pulsar.entries import read_entries
 from sparkcache_pulsar.faults import Faults
 from sparkcache_pulsar.frames import Walk
 from sparkcache_pulsar.payloads import unpack
 from sparkcache_pulsar.unbatching import find_messages
+from sparkcache_pulsar.values import values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    import pyarrow as pa
 
     from sparkcache.connector import RawRun
     from sparkcache.model import Ledger
@@ -39,12 +41,17 @@ def decode(ledger: Ledger, raw: RawRun, batch_bytes: int) -> DecodedRun:
     faults = Faults(len(walk.starts))
     batches: list[pa.RecordBatch] = []
     if walk.starts:
+        of_values = values(ledger.decoding)
         entries = read_entries(raw.data, walk.starts, faults)
         for lanes in entries.groups(min(batch_bytes, _MAX_GROUP_BYTES)):
             payloads = unpack(entries, lanes, faults)
             messages = find_messages(entries, payloads, faults)
+            if not len(messages.entry):
+                continue
+            messages, last = of_values.of(messages, faults)
             if len(messages.entry):
-                batch = record_batch(ledger, raw.run.first, entries, messages)
+                columns = envelope(ledger, raw.run.first, entries, messages) + last
+                batch = pa.RecordBatch.from_arrays(columns, schema=of_values.schema)
                 batches.extend(_pieces(batch, batch_bytes))
     losses = faults.losses(ledger, raw, walk.starts) + raw.losses
     if walk.entry <= raw.run.last and not raw.losses:

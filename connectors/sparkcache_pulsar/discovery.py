@@ -69,8 +69,10 @@ _indexes: LRUCache[ObjectId, tuple[str | None, Index]] = LRUCache(maxsize=10_000
 _indexes_lock = Lock()
 
 
-def discover(storage: Storage, topic: str, options: Mapping[str, str]) -> Snapshot:
-    """Return the ledgers of a topic; see `Connector.discover`."""
+def discover(
+    storage: Storage, topic: str, options: Mapping[str, str], decoding: str
+) -> Snapshot:
+    """Return the ledgers of a topic, to be decoded so; see `Connector.discover`."""
     uploads = _read_uploads(storage)
     if any(upload.fault for upload in uploads):
         # A broker may have written or deleted ledgers since the bucket was listed.
@@ -83,7 +85,7 @@ def discover(storage: Storage, topic: str, options: Mapping[str, str]) -> Snapsh
             case _Upload(key=key, index=Index() as index, data=data, fault=None) if (
                 data
             ):
-                ledger = Ledger(CONNECTOR, place, key.ledger, data)
+                ledger = Ledger(CONNECTOR, place, key.ledger, data, decoding)
                 ledgers.append(LedgerMap(ledger, index.extents))
             case _Upload(fault=SourceError() as fault) as upload:
                 if options.get("failOnDataLoss", "true") != "false":
