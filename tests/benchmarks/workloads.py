@@ -14,7 +14,7 @@ import random
 from collections import deque
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sparkcache.consumers import Consumer, Located, Plan, Reader
 from sparkcache.model import Ledger, ObjectId, Position, ReadToken, Run, RunKey
@@ -74,6 +74,9 @@ class Pipeline:
         sizes: Bytes of the runs of each topic; all of one size if not given.
         jitter: By how much of a run's time each run differs.
         seed: Of what is random.
+        join: Where in its topic a scan begins, which goes on from the beginning when it
+            has come to the end. It is given the places where others are that have
+            begun, in runs. If None, at the beginning.
 
     """
 
@@ -85,9 +88,11 @@ class Pipeline:
         sizes: Callable[[int, int], int] = lambda _topic, _run: RUN_BYTES,
         jitter: float = 0.3,
         seed: int = 1,
+        join: Callable[[list[int]], int] | None = None,
     ) -> None:
         self._scans = scans
         self._jitter = jitter
+        self._join = join
         self._rng = random.Random(seed)
         self.trace = Trace()
         self._keys: dict[int, list[RunKey]] = {}
@@ -101,6 +106,7 @@ class Pipeline:
             deque(range(scan.begin, scan.end, PART_RUNS)) for scan in scans
         ]
         self._read = [0] * len(scans)
+        self._at: dict[int, int] = {}  # where each scan is that is under way
         self._tasks = 0
         self._due: list[tuple[float, int, _Slot]] = []
         self._run([_consumer(scan) for scan in (*scans, *never) if scan.planned])
@@ -145,15 +151,31 @@ class Pipeline:
             slot.task = -1
         if slot.task < 0:
             if is_dead or not self._waiting[slot.scan]:
+                self._at.pop(slot.scan, None)
                 return
+            if not self._read[slot.scan] and self._join is not None:
+                self._begin_beside(slot.scan)
             self._open(now_s, slot)
         events.append((now_s, Take(slot.task, keys[slot.at])))
         slot.is_reading = True
+        self._at[slot.scan] = slot.at
         read = self._read[slot.scan] = self._read[slot.scan] + 1
         scan.speed *= scan.changes.get(read, 1.0)
         pace = 1.0 + self._jitter * self._rng.uniform(-1.0, 1.0)
         step_s = scan.tasks / scan.speed * pace + scan.pauses.get(read, 0.0)
         self._later(now_s + step_s, slot)
+
+    def _begin_beside(self, number: int) -> None:
+        """Let a scan begin where it wants to."""
+        scan, parts = self._scans[number], self._waiting[number]
+        others = [
+            at
+            for other, at in self._at.items()
+            if self._scans[other].topic == scan.topic and scan.begin <= at < scan.end
+        ]
+        assert self._join is not None
+        if others:
+            parts.rotate(-((self._join(others) - scan.begin) // PART_RUNS))
 
     def _open(self, now_s: float, slot: _Slot) -> None:
         scan = self._scans[slot.scan]
@@ -192,7 +214,7 @@ def _consumer(scan: Scan) -> Consumer:
     )
 
 
-def lagging(lags: Sequence[int], noise: int = 0) -> Trace:
+def lagging(lags: Sequence[int], noise: int = 0, **how: Any) -> Trace:
     """10 topics, each read by scans that trail by these shares of 1/4,000."""
     runs = 300
     scans = [
@@ -204,10 +226,10 @@ def lagging(lags: Sequence[int], noise: int = 0) -> Trace:
         Scan(100 + number, 0, runs, 20.0 * number, planned=False)
         for number in range(noise)
     ]
-    return Pipeline(scans, jitter=0.05).trace
+    return Pipeline(scans, jitter=0.05, **how).trace
 
 
-def sequential(topics: int, jobs: int, tasks: int = 1) -> Trace:
+def sequential(topics: int, jobs: int, tasks: int = 1, **how: Any) -> Trace:
     """Jobs one after another; each reads all topics, side by side."""
     runs = 4000 // topics
     return Pipeline(
@@ -215,11 +237,12 @@ def sequential(topics: int, jobs: int, tasks: int = 1) -> Trace:
             Scan(topic, 0, runs, job * runs * 1.05 + topic / 10, tasks=tasks)
             for job in range(jobs)
             for topic in range(topics)
-        ]
+        ],
+        **how,
     ).trace
 
 
-def staggered(tasks: int = 1, changes: bool = False) -> Trace:
+def staggered(tasks: int = 1, changes: bool = False, **how: Any) -> Trace:
     """Scans that begin when they like, at speeds from 0.3 to 2.3."""
     rng = random.Random(3)
     scans = []
@@ -230,10 +253,10 @@ def staggered(tasks: int = 1, changes: bool = False) -> Trace:
             if changes:
                 scan.changes = {rng.randrange(700): rng.choice([0.2, 0.5, 2.0, 5.0])}
             scans.append(scan)
-    return Pipeline(scans).trace
+    return Pipeline(scans, **how).trace
 
 
-def many_topics() -> Trace:
+def many_topics(**how: Any) -> Trace:
     """40 topics of 60 to 400 runs, each read by 1 to 6 scans."""
     rng = random.Random(4)
     scans = []
@@ -243,25 +266,25 @@ def many_topics() -> Trace:
             Scan(topic, 0, runs, rng.random() * 400, 0.3 + rng.random() * 2)
             for _ in range(rng.randint(1, 6))
         ]
-    return Pipeline(scans).trace
+    return Pipeline(scans, **how).trace
 
 
-def stalled() -> Trace:
+def stalled(**how: Any) -> Trace:
     """4 scans of each of 5 topics close behind one another; two of all stand still."""
     scans = [Scan(topic, 0, 700, 15.0 * n) for topic in range(5) for n in range(4)]
     scans[1].pauses = {200: 1500.0}
     scans[6].pauses = {70: 1000.0}
-    return Pipeline(scans).trace
+    return Pipeline(scans, **how).trace
 
 
-def replay() -> Trace:
+def replay(**how: Any) -> Trace:
     """3 scans of each of 5 topics; later some read a part of two topics once more."""
     scans = [Scan(topic, 0, 700, 40.0 * n) for topic in range(5) for n in range(3)]
     scans += [Scan(0, 150, 450, 850.0, 2.0), Scan(1, 0, 700, 1100.0, 3.0)]
-    return Pipeline(scans).trace
+    return Pipeline(scans, **how).trace
 
 
-def unequal(tasks: int = 1) -> Trace:
+def unequal(tasks: int = 1, **how: Any) -> Trace:
     """Runs of log-normal sizes, 8 to 2,000 bytes in the main."""
     rng = random.Random(5)
     sizes = [max(round(rng.lognormvariate(4.6, 1.0)), 1) for _ in range(700 * 6)]
@@ -270,10 +293,12 @@ def unequal(tasks: int = 1) -> Trace:
         for topic in range(6)
         for _ in range(4)
     ]
-    return Pipeline(scans, sizes=lambda topic, run: sizes[topic * 700 + run]).trace
+    return Pipeline(
+        scans, sizes=lambda topic, run: sizes[topic * 700 + run], **how
+    ).trace
 
 
-def broken_off() -> Trace:
+def broken_off(**how: Any) -> Trace:
     """One scan of each topic dies half-way; another, also planned, never comes."""
     rng = random.Random(6)
     scans, never = [], []
@@ -284,26 +309,28 @@ def broken_off() -> Trace:
         ]
         scans[-1].dies = rng.randint(100, 600)
         never.append(Scan(topic, 0, 700, 0.0))
-    return Pipeline(scans, never=never).trace
+    return Pipeline(scans, never=never, **how).trace
 
 
-WORKLOADS: dict[str, Callable[[], Trace]] = {
-    "2 readers, lag 50": lambda: lagging([0, 50]),
-    "3 readers": lambda: lagging([0, 800, 2000]),
-    "8 readers": lambda: lagging([0, 120, 320, 600, 1200, 1240, 2400, 3600]),
-    "3 readers and noise": lambda: lagging([0, 800, 2000], noise=10),
-    "4 jobs one after another": lambda: sequential(1, 4),
-    "3 jobs over 3 topics": lambda: sequential(3, 3),
-    "3 jobs, 8 tasks each": lambda: sequential(1, 3, tasks=8),
-    "staggered, uneven": lambda: staggered(),
-    "staggered, 2 tasks each": lambda: staggered(tasks=2),
-    "staggered, changing speed": lambda: staggered(changes=True),
+WORKLOADS: dict[str, Callable[..., Trace]] = {
+    "2 readers, lag 50": lambda **how: lagging([0, 50], **how),
+    "3 readers": lambda **how: lagging([0, 800, 2000], **how),
+    "8 readers": lambda **how: lagging(
+        [0, 120, 320, 600, 1200, 1240, 2400, 3600], **how
+    ),
+    "3 readers and noise": lambda **how: lagging([0, 800, 2000], noise=10, **how),
+    "4 jobs one after another": lambda **how: sequential(1, 4, **how),
+    "3 jobs over 3 topics": lambda **how: sequential(3, 3, **how),
+    "3 jobs, 8 tasks each": lambda **how: sequential(1, 3, tasks=8, **how),
+    "staggered, uneven": lambda **how: staggered(**how),
+    "staggered, 2 tasks each": lambda **how: staggered(tasks=2, **how),
+    "staggered, changing speed": lambda **how: staggered(changes=True, **how),
     "40 topics, 1-6 readers": many_topics,
     "a stalled consumer": stalled,
     "a replay": replay,
     "unequal runs": unequal,
-    "unequal runs, 4 tasks each": lambda: unequal(tasks=4),
+    "unequal runs, 4 tasks each": lambda **how: unequal(tasks=4, **how),
 }
 
 # What no plan can say. Apart, because no policy can be expected to know it.
-BROKEN: dict[str, Callable[[], Trace]] = {"some die, some never come": broken_off}
+BROKEN: dict[str, Callable[..., Trace]] = {"some die, some never come": broken_off}
