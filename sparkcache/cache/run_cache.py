@@ -32,7 +32,6 @@ from sparkcache.cache.cached_run import CachedRun, Place
 from sparkcache.cache.counters import Counters
 from sparkcache.cache.expiry import Expiry
 from sparkcache.cache.holdings import Holdings
-from sparkcache.cache.ledger_runs import LedgerRuns
 from sparkcache.cache.removal_order import RemovalOrder
 from sparkcache.consumers import Forecast
 
@@ -60,7 +59,7 @@ class RunCache(Generic[V]):
         self.counters = Counters()
         self._settings = settings
         self._runs: dict[RunKey, CachedRun[V]] = {}
-        self._ledgers: dict[Ledger, LedgerRuns[V]] = {}
+        self._topics: dict[str, dict[CachedRun[V], None]] = {}
         self._order: RemovalOrder[V] = RemovalOrder(
             settings, self.counters, Forecast() if foreseen is None else foreseen
         )
@@ -74,7 +73,7 @@ class RunCache(Generic[V]):
 
     def __repr__(self) -> str:
         return (
-            f"<RunCache of {len(self)} runs in {len(self._ledgers)} ledgers: "
+            f"<RunCache of {len(self)} runs of {len(self._topics)} topics: "
             f"{self.held_bytes} of {self._settings.max_bytes} bytes held, "
             f"{self.kept_bytes} kept>"
         )
@@ -107,27 +106,9 @@ class RunCache(Generic[V]):
         run = self._runs.get(key)
         return None if run is None or self._is_dead(run, now_s) else run
 
-    def held_in(
-        self, ledger: Ledger, first: int, last: int, now_s: float
-    ) -> list[RunKey]:
-        """List the runs with any of the entries first..last, ascending; no effect."""
-        runs = self._ledgers.get(ledger)
-        if runs is None:
-            return []
-        return [
-            run.key
-            for run in runs.overlapping(first, last)
-            if not self._is_dead(run, now_s)
-        ]
-
     def keys_of(self, topic: str) -> list[RunKey]:
         """The runs here of a topic, overdue ones too; no effect."""
-        return [
-            run.key
-            for ledger, runs in self._ledgers.items()
-            if ledger.topic == topic
-            for run in runs.all()
-        ]
+        return [run.key for run in self._topics.get(topic, ())]
 
     def runs(self) -> list[CachedRun[V]]:
         """List the runs kept, the next to go first."""
@@ -194,10 +175,7 @@ class RunCache(Generic[V]):
         run = CachedRun(key, value, size_bytes, expected_reads)
         self._holdings.keep(run)
         self._runs[key] = run
-        runs = self._ledgers.get(key.ledger)
-        if runs is None:
-            runs = self._ledgers[key.ledger] = LedgerRuns()
-        runs.add(run)
+        self._topics.setdefault(key.ledger.topic, {})[run] = None
         self._order.add(run)
         self._expiry.start(run, now_s)
         self.counters.inserted += 1
@@ -298,15 +276,12 @@ class RunCache(Generic[V]):
 
     def invalidate_ledger(self, ledger: Ledger) -> list[CachedRun[V]]:
         """Remove all runs of a ledger."""
-        runs = self._ledgers.get(ledger)
-        return [] if runs is None else self._invalidate(runs.all())
+        of_topic = self._topics.get(ledger.topic, ())
+        return self._invalidate([run for run in of_topic if run.key.ledger == ledger])
 
     def invalidate_topic(self, topic: str) -> list[CachedRun[V]]:
         """Remove all runs of all ledgers of a topic."""
-        of_topic = [
-            runs for ledger, runs in self._ledgers.items() if ledger.topic == topic
-        ]
-        return self._invalidate([run for runs in of_topic for run in runs.all()])
+        return self._invalidate(list(self._topics.get(topic, ())))
 
     def clear(self) -> list[CachedRun[V]]:
         """Remove all runs. Reservations stay: their loads are under way."""
@@ -330,16 +305,15 @@ class RunCache(Generic[V]):
         self._holdings.check()
         self._expiry.check()
         queued = self.runs()
-        indexed = [run for runs in self._ledgers.values() for run in runs.all()]
+        indexed = [run for runs in self._topics.values() for run in runs]
         self._order.check()
         assert set(queued) == set(indexed) == set(self._runs.values())
         assert len(queued) == len(indexed) == len(self._runs) == len(self._expiry)
         assert all(self._runs[run.key] is run for run in queued)
         assert all(run.deadlines is not None for run in queued)
-        for ledger, runs in self._ledgers.items():
-            runs.check()
-            assert len(runs)
-            assert all(run.key.ledger == ledger for run in runs.all())
+        for topic, runs in self._topics.items():
+            assert runs
+            assert all(run.key.ledger.topic == topic for run in runs)
         kept, pinned = self._holdings.kept, self._holdings.pinned
         assert kept.runs == len(queued)
         assert kept.bytes == sum(run.size_bytes for run in queued)
@@ -416,11 +390,10 @@ class RunCache(Generic[V]):
         self._expiry.stop(run)
         self._holdings.drop(run)
         del self._runs[run.key]
-        ledger = run.key.ledger
-        runs = self._ledgers[ledger]
-        runs.remove(run)
-        if not runs:
-            del self._ledgers[ledger]
+        topic = run.key.ledger.topic
+        del self._topics[topic][run]
+        if not self._topics[topic]:
+            del self._topics[topic]
 
     def _count_given_up(self, removed: list[CachedRun[V]]) -> None:
         self.counters.given_up += sum(run.expected_reads > 0 for run in removed)

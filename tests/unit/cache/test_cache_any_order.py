@@ -15,7 +15,7 @@ from hypothesis.stateful import (
 )
 
 from sparkcache.cache import CachedRun, Place, RunCache, Settings, Ttl
-from sparkcache.model import Ledger, Run, RunKey
+from sparkcache.model import Run, RunKey
 
 ledgers = st.sampled_from((ledger(0, "a"), ledger(1, "a"), ledger(0, "b")))
 runs = st.sampled_from((Run(0, 0), Run(1, 2), Run(3, 5), Run(0, 3), Run(1, 1)))
@@ -151,19 +151,11 @@ class RunCacheMachine(RuleBasedStateMachine):
         run = self.cache.peek(where, self.now_s)
         assert (run and self.twins[run]) is self.slow.find(where, self.now_s)
 
-    @rule(where=ledgers, first=st.integers(0, 7), more=st.integers(0, 7))
-    def held_in(self, where: Ledger, first: int, more: int) -> None:
-        last = first + more
-        assert self.cache.held_in(where, first, last, self.now_s) == sorted(
-            (
-                run.key
-                for run in self.slow.kept
-                if run.key.ledger == where
-                and {*range(first, last + 1)} & entries_of(run.key.run)
-                and self.slow.find(run.key, self.now_s)
-            ),
-            key=lambda found: found.run,
-        )
+    @rule(topic=st.sampled_from(("a", "b", "c")))
+    def keys_of(self, topic: str) -> None:
+        assert set(self.cache.keys_of(topic)) == {
+            run.key for run in self.slow.kept if run.key.ledger.topic == topic
+        }
 
     @precondition(lambda self: self.slow.kept)
     @rule(data=st.data(), seconds=seconds)
@@ -256,10 +248,6 @@ class RunCacheMachine(RuleBasedStateMachine):
             self.cache.unreserve(size_bytes)
         self.cache.check()
         assert self.cache.held_bytes == self.cache.kept_bytes == len(self.cache) == 0
-
-
-def entries_of(run: Run) -> set[int]:
-    return set(range(run.first, run.last + 1))
 
 
 TestRunCacheMachine = RunCacheMachine.TestCase

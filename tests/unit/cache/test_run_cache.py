@@ -353,17 +353,16 @@ def test_negative_reads_are_refused() -> None:
         cache.set_expected(key(0), -1, 0)
 
 
-def test_what_is_held_of_a_ledger_is_listed_in_order() -> None:
+def test_what_is_held_of_a_topic_is_listed() -> None:
     cache: RunCache[str] = RunCache(ROOMY)
-    for index in (15, 5, 75, 78, 76):
+    for index in (15, 5):
         put(cache, key(index))
     put(cache, key(20, number=1))
     put(cache, key(20, topic="b"))
-    listed = cache.held_in(ledger(), 0, 999, 0)
-    assert listed == [key(index) for index in (5, 15, 75, 76, 78)]
-    assert cache.held_in(ledger(), 159, 750, 0) == [key(15), key(75)]
-    assert cache.held_in(ledger(), 160, 749, 0) == []
-    assert cache.held_in(ledger(9), 0, 999, 0) == []
+    assert set(cache.keys_of("a")) == {key(15), key(5), key(20, number=1)}
+    cache.remove(key(5))
+    assert set(cache.keys_of("a")) == {key(15), key(20, number=1)}
+    assert cache.keys_of("c") == []
 
 
 def test_removal_takes_what_it_names_and_nothing_else() -> None:
@@ -474,6 +473,6 @@ def test_the_state_is_told_in_one_line() -> None:
     assert run is not None
     cache.pin(run)
     assert repr(cache) == (
-        "<RunCache of 2 runs in 1 ledgers: 11 of 1000000 bytes held, 11 kept>"
+        "<RunCache of 2 runs of 1 topics: 11 of 1000000 bytes held, 11 kept>"
     )
     assert repr(run) == "<a 0:0-9: 5 bytes kept, 0 reads expected, 1 pins>"
