@@ -84,7 +84,7 @@ class NextRead(Generic[V]):
         self._topics: dict[str, _TopicRuns[V]] = {}
         self._places: dict[CachedRun[V], tuple[float, int]] = {}
         self._serial = 0
-        self._moved: set[str] = set()
+        self._moved: dict[str, None] = {}  # in order: the same calls decide the same
         self._looked_at: OrderedDict[str, None] = OrderedDict()
         self._heap: list[tuple[float, int, str]] = []  # -when, look, topic
 
@@ -107,14 +107,14 @@ class NextRead(Generic[V]):
         place = (self._foreseen.place(run.key), self._serial)
         topic.runs[place] = run
         self._places[run] = place
-        self._moved.add(name)
+        self._moved[name] = None
 
     def remove(self, run: CachedRun[V]) -> None:
         """Take out a run that is here."""
         name = run.key.ledger.topic
         topic = self._topics[name]
         del topic.runs[self._places.pop(run)]
-        self._moved.add(name)
+        self._moved[name] = None
         if not topic.runs:
             del self._topics[name]
             self._looked_at.pop(name, None)
@@ -122,7 +122,7 @@ class NextRead(Generic[V]):
     def moved(self, topic: str) -> None:
         """Note that one of a topic's readers did something."""
         if topic in self._topics:
-            self._moved.add(topic)
+            self._moved[topic] = None
 
     def shrink(self, size_bytes: int, runs: int) -> list[CachedRun[V]]:
         """Remove until so much is freed, or nothing is left that could go."""
@@ -159,7 +159,7 @@ class NextRead(Generic[V]):
                 assert self._places[run] == place
                 assert run.expected_reads > 0
         assert self._looked_at.keys() <= self._topics.keys()
-        assert self._topics.keys() <= self._looked_at.keys() | self._moved
+        assert self._topics.keys() <= self._looked_at.keys() | self._moved.keys()
         assert len(self._heap) <= _STALE * max(len(self._topics), _STALE)
 
     def _remove_farthest(

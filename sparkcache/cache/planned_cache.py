@@ -131,7 +131,7 @@ class PlannedCache(Generic[V]):
     def _recount(self, plan: Plan, now_s: float) -> list[RunKey]:
         """Count the reads to come anew of what a plan reads; return what has none."""
         called_off = []
-        for topic in {consumer.topic for consumer in plan.consumers}:
+        for topic in dict.fromkeys(consumer.topic for consumer in plan.consumers):
             for key in self.runs.keys_of(topic):
                 if plan.reads(key):
                     expected = self._forecast.expected(key)
