@@ -43,6 +43,7 @@ class PlannedCacheMachine(RuleBasedStateMachine):
         self.readings: list[tuple[Reading, str, int, int]] = []
         self.pinned: list[CachedRun[None]] = []
         self.stages = 0
+        self.seen: set[tuple[str, int]] = set()  # partitions that were ever opened
 
     @initialize(policy=st.sampled_from((Policy.NEXT_READ,) * 3 + tuple(Policy)))
     def choose(self, policy: Policy) -> None:
@@ -83,6 +84,7 @@ class PlannedCacheMachine(RuleBasedStateMachine):
             Position(0, part * PART + PART),
         )
         self.readings.append((reading, topic, part * PART, 0))
+        self.seen.add((topic, part))
 
     @precondition(lambda self: self.readings)
     @rule(data=st.data(), size_bytes=sizes, is_finished=st.booleans())
@@ -98,10 +100,13 @@ class PlannedCacheMachine(RuleBasedStateMachine):
             self.cache.finish(reading, ordinal, where, self.now_s)
         self.readings[index] = (reading, topic, first, ordinal + 1)
 
-    @rule(topic=topics, entry=st.integers(0, RUNS - 1), size_bytes=sizes)
-    def load_ahead(self, topic: str, entry: int, size_bytes: int) -> None:
-        if self.cache.runs.peek(key(topic, entry), self.now_s) is None:
-            self.load(key(topic, entry), size_bytes)
+    @precondition(lambda self: self.seen)
+    @rule(data=st.data(), entry=st.integers(0, PART - 1), size_bytes=sizes)
+    def load_ahead(self, data: st.DataObject, entry: int, size_bytes: int) -> None:
+        topic, part = data.draw(st.sampled_from(sorted(self.seen)))
+        where = key(topic, part * PART + entry)
+        if self.cache.runs.peek(where, self.now_s) is None:
+            self.load(where, size_bytes)
 
     def load(self, where: RunKey, size_bytes: int) -> None:
         runs, forecast = self.cache.runs, self.cache._forecast
