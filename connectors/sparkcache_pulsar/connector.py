@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from sparkcache_pulsar import discovery, frames, names
 from sparkcache_pulsar.columns import SCHEMA
 from sparkcache_pulsar.decode import decode
+from sparkcache_pulsar.manifest import OPTION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -24,10 +25,10 @@ if TYPE_CHECKING:
 
 
 class PulsarConnector:
-    """Topics of Apache Pulsar as its brokers offload them, in the classic format."""
+    """Topics of Apache Pulsar, as its brokers offload them to object stores."""
 
     name = "pulsar"
-    option_names: frozenset[str] = frozenset()
+    option_names = frozenset({OPTION})
 
     def __repr__(self) -> str:
         return "PulsarConnector()"

@@ -6,11 +6,15 @@
     frame   length int32, entry id int64, that many bytes
 
 All numbers are big-endian and signed. A frame lies in one block; ids are consecutive.
+In the streaming format the magic is 0x26A66D32, and the ledger's id, int64, follows
+that of the first entry. That magic is a length that a frame could have, so where a
+block ends is known from the index, never from what follows it.
 
 A length that is wrong would send us anywhere, and nothing marks the next frame. So
 what lies behind a frame that is not as expected is lost up to the end of the block.
 
-Source: BlockAwareSegmentInputStreamImpl and DataBlockHeaderImpl of Apache Pulsar.
+Source: BlockAwareSegmentInputStreamImpl, DataBlockHeaderImpl, BufferedOffloadStream and
+StreamingDataBlockHeaderImpl of Apache Pulsar.
 """
 
 from __future__ import annotations
@@ -29,13 +33,21 @@ if TYPE_CHECKING:
     from sparkcache.model import Extent, Ledger
 
 MAGIC = 0xFBDBABCB
+STREAMING_MAGIC = 0x26A66D32
+STREAMING = "streaming"
+"""`Ledger.decoding` of ledgers in the streaming format."""
+
 HEADER_BYTES = 128
 FRAME_HEADER_BYTES = 12
 PADDING = b"\xfe\xdc\xde\xad"
 READ_BYTES = 1 << 20
 
 _HEADER = struct.Struct(">Iqqq")
+_STREAMING_HEADER = struct.Struct(">Iqqqq")
 _FRAME = struct.Struct(">iq")
+
+_PADDING, _END = "padding", "the end of the data"
+_ENDS = (_PADDING, _END)
 
 
 def runs(extent: Extent, run_bytes: int) -> list[Run]:
@@ -94,6 +106,19 @@ class Walk:
         return done or self.fault is not None
 
 
+def last_entry(ledger: Ledger, extent: Extent, stream: ByteStream) -> int:
+    """Return the last entry that really is in a block, read from its beginning.
+
+    `extent.last` is the last that there may be. It is what is returned if the frames
+    do not end as those of a sound block do: whoever reads it shall be told.
+    """
+    for raw in split(ledger, extent, runs(extent, READ_BYTES), stream):
+        for loss in raw.losses:
+            is_end = loss.found in _ENDS and loss.first > extent.first
+            return loss.first - 1 if is_end else extent.last
+    return extent.last
+
+
 def split(
     ledger: Ledger, extent: Extent, wanted: Sequence[Run], stream: ByteStream
 ) -> Iterator[RawRun]:
@@ -124,9 +149,12 @@ class _Splitter:
         while len(self._buffer) < HEADER_BYTES:
             if not self._read():
                 return "a block header", f"{len(self._buffer)} bytes"
-        found = _HEADER.unpack_from(self._buffer)
-        extent = self._extent
-        expected = (MAGIC, HEADER_BYTES, extent.size_bytes, extent.first)
+        extent, header = self._extent, _HEADER
+        expected: tuple[int, ...] = MAGIC, HEADER_BYTES, extent.size_bytes, extent.first
+        if self._ledger.decoding == STREAMING:
+            header = _STREAMING_HEADER
+            expected = (STREAMING_MAGIC, *expected[1:], self._ledger.id)
+        found = header.unpack_from(self._buffer)
         if found != expected:
             return _header_text(expected), _header_text(found)
         self._pass(HEADER_BYTES)
@@ -136,7 +164,7 @@ class _Splitter:
         walk = Walk(run.first, fault=self._fault)
         while walk.fault is None and not self._advance(walk, run):
             if not self._read():
-                walk.fault = f"entry {walk.entry}", "the end of the data"
+                walk.fault = f"entry {walk.entry}", _END
         offset, data = self._offset, self._pass(walk.at)
         if walk.fault is None:
             return RawRun(run, offset, data)
@@ -168,13 +196,14 @@ class _Splitter:
 def _frame_fault(entry: int, length: int, found: int, room: int) -> tuple[str, str]:
     expected = f"a frame of entry {entry} of up to {room} bytes"
     if _FRAME.pack(length, found).startswith(PADDING):
-        return expected, "padding"
+        return expected, _PADDING
     return expected, f"a frame of entry {found} of {length} bytes"
 
 
 def _header_text(header: tuple[int, ...]) -> str:
-    magic, header_bytes, block_bytes, first = header
+    magic, header_bytes, block_bytes, first, *ledger = header
     return (
         f"a block header {magic:#x} of {header_bytes} bytes for a block of "
         f"{block_bytes} bytes from entry {first}"
+        + "".join(f" of ledger {number}" for number in ledger)
     )

@@ -13,7 +13,7 @@ FORMS = "'persistent://tenant/namespace/topic', 'tenant/namespace/topic' or 'top
 LAST_ID = (1 << 63) - 1
 
 _KEY = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-ledger-([0-9]{1,19})")
-_STREAMING_KEY = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}-index")
+_SEGMENT_KEY = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(-index)?")
 _PARTITION = re.compile(r"-partition-(0|[1-9][0-9]{0,8})\Z")
 _INDEX_SUFFIX = "-index"
 
@@ -82,6 +82,18 @@ class Key:
         return f"{self.uuid}-ledger-{self.ledger}{suffix}"
 
 
-def is_streaming_index(key: str) -> bool:
-    """Tell whether a key is that of an index in the streaming format (PIP-76)."""
-    return _STREAMING_KEY.fullmatch(key) is not None
+@dataclass(frozen=True, slots=True, order=True)
+class SegmentKey:
+    """The key of an object in the streaming format (PIP-76), named after no ledger."""
+
+    uuid: str
+    is_index: bool
+
+    @classmethod
+    def parse(cls, key: str) -> SegmentKey | None:
+        """Read a key; None if it is not one of that format."""
+        match = _SEGMENT_KEY.fullmatch(key)
+        return cls(match[1], match[2] is not None) if match else None
+
+    def __str__(self) -> str:
+        return f"{self.uuid}{_INDEX_SUFFIX if self.is_index else ''}"

@@ -11,7 +11,7 @@ import json
 from base64 import b64encode
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -21,6 +21,9 @@ from sparkcache_pulsar.frames import Walk
 from sparkcache_pulsar.testing import ledger_objects
 
 from .topics import Row, at_ms
+
+if TYPE_CHECKING:
+    from sparkcache.model import Loss
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "pulsar"
 TOPICS = sorted(path.stem for path in (GOLDEN / "expected").glob("*.jsonl"))
@@ -74,16 +77,35 @@ def as_client(row: Row) -> dict[str, Any]:
 @pytest.mark.parametrize("run_bytes", [1, 1000, 1 << 20])
 @pytest.mark.parametrize("name", TOPICS)
 def test_what_pulsar_reads_we_read(name: str, run_bytes: int) -> None:
-    lines = (GOLDEN / "expected" / f"{name}.jsonl").read_text().splitlines()
+    first_line = (GOLDEN / "expected" / f"{name}.jsonl").read_text().splitlines()[0]
+    topic = json.loads(first_line)["topic"]
+    rows, losses = read_topic(PulsarConnector(), bucket(), topic, run_bytes=run_bytes)
+    require_as_read_by_pulsar(rows, losses, f"expected/{name}")
+
+
+def require_as_read_by_pulsar(rows: list[Row], losses: list[Loss], name: str) -> None:
+    lines = (GOLDEN / f"{name}.jsonl").read_text().splitlines()
     expected = [json.loads(line) for line in lines]
-    rows, losses = read_topic(
-        PulsarConnector(), bucket(), expected[0]["topic"], run_bytes=run_bytes
-    )
     assert not losses
     assert len(rows) == len(expected)
     for row, message in zip(map(as_client, rows), expected, strict=True):
         for field in row.keys() & message.keys():
             assert (field, row[field]) == (field, message[field])
+
+
+STREAMING = "persistent://public/streaming/streaming"
+
+
+@pytest.mark.parametrize("run_bytes", [1, 1000, 1 << 20])
+@pytest.mark.parametrize("manifest", ["info", "stats"])
+def test_segments_of_the_streaming_format(manifest: str, run_bytes: int) -> None:
+    """They do not say whose they are; what the broker tells of the topic does."""
+    folder = GOLDEN / "internal-streaming"
+    options = {"manifest": (folder / f"streaming.{manifest}.json").read_text()}
+    rows, losses = read_topic(
+        PulsarConnector(), bucket("-streaming"), STREAMING, options, run_bytes=run_bytes
+    )
+    require_as_read_by_pulsar(rows, losses, "expected-streaming/streaming")
 
 
 @pytest.mark.parametrize("name", TOPICS)
@@ -131,7 +153,12 @@ def test_the_bucket_says_what_the_broker_said(name: str) -> None:
     """Behind the broker's list is only its last ledger, which is open and empty."""
     first_line = (GOLDEN / "expected" / f"{name}.jsonl").read_text().splitlines()[0]
     internal = json.loads((GOLDEN / "internal" / f"{name}.stats.json").read_text())
-    snapshot = PulsarConnector().discover(bucket(), json.loads(first_line)["topic"], {})
+    topic = json.loads(first_line)["topic"]
+    snapshot = PulsarConnector().discover(bucket(), topic, {})
+    for form in ("info", "stats"):
+        told = (GOLDEN / "internal" / f"{name}.{form}.json").read_text()
+        options = {"manifest": told}
+        assert PulsarConnector().discover(bucket(), topic, options) == snapshot
     found = [(of.ledger.id, of.extents[-1].last + 1) for of in snapshot.ledgers]
     assert found == [
         (ledger["ledgerId"], ledger["entries"])

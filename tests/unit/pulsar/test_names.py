@@ -9,7 +9,7 @@ from hypothesis import given
 from sparkcache.errors import ConfigError
 from sparkcache.model import placed
 from sparkcache_pulsar import names
-from sparkcache_pulsar.names import Key
+from sparkcache_pulsar.names import Key, SegmentKey
 
 UUID = "0c4d9a1e-7a52-4e6c-9a1f-000000000001"
 
@@ -70,6 +70,23 @@ def test_partition(topic: str, partition: int | None) -> None:
 )
 def test_keys(text: str, key: Key | None) -> None:
     assert Key.parse(text) == key
+    assert key is None or str(key) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        pytest.param(UUID, SegmentKey(UUID, False), id="data"),
+        pytest.param(f"{UUID}-index", SegmentKey(UUID, True), id="index"),
+        pytest.param(f"{UUID}-ledger-5", None, id="classic"),
+        pytest.param(f"{UUID}-index-index", None, id="something behind it"),
+        pytest.param(UUID.upper(), None, id="in capitals, as Pulsar never writes it"),
+        pytest.param(f"dir/{UUID}", None, id="in a folder"),
+        pytest.param("_SUCCESS", None, id="something else"),
+    ],
+)
+def test_keys_of_segments(text: str, key: SegmentKey | None) -> None:
+    assert SegmentKey.parse(text) == key
     assert key is None or str(key) == text
 
 

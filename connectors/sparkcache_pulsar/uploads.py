@@ -1,0 +1,183 @@
+"""Reads a bucket: which objects have which entries of which ledger.
+
+One listing tells what there is. Whose it is, and where the entries lie, is in index
+objects, so all of them are read, and kept by their identity: they never change.
+
+Offloaders write the index last. Data without an index is an upload that has not been
+finished, now or ever, and is no part of a topic.
+
+Source: BlobStoreManagedLedgerOffloader of Apache Pulsar.
+"""
+
+from __future__ import annotations
+
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from cachetools import LRUCache
+
+from sparkcache.errors import SourceError
+from sparkcache_pulsar import names
+from sparkcache_pulsar.frames import STREAMING
+from sparkcache_pulsar.index import parse_index
+from sparkcache_pulsar.names import Key, SegmentKey
+from sparkcache_pulsar.segments import parse_segment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from sparkcache.connector import Storage, StoredObject
+    from sparkcache.model import Extent, ObjectId
+
+FORMAT_VERSION = "1"
+VERSION_KEY = "s3managedledgeroffloaderformatversion"
+TOPIC_KEY = "managedledgername"
+NO_LEDGER = -1
+
+_READERS = 8
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """What one object has of a ledger, as far as it can be read.
+
+    Attributes:
+        ledger: The ledger's id; NO_LEDGER if not even that can be known.
+        uuid: Names the attempt at offloading.
+        topic: Whose it is; None if that cannot be known.
+        extents: Where the entries lie; none if its index cannot be read.
+        data: The object they lie in; None if there is none.
+        decoding: As in `Ledger`.
+        is_piece: Whether the ledger may go on in other objects.
+        ends_here: As in `Piece`.
+        fault: Why entries cannot be read from it.
+
+    """
+
+    ledger: int
+    uuid: str
+    topic: str | None = None
+    extents: tuple[Extent, ...] = ()
+    data: ObjectId | None = None
+    decoding: str = ""
+    is_piece: bool = False
+    ends_here: bool = True
+    fault: SourceError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Indexed:
+    """What an index says: the uploads it tells of, and how long their data are."""
+
+    uploads: tuple[Upload, ...]
+    data_bytes: int
+
+
+_indexes: LRUCache[ObjectId, _Indexed] = LRUCache(maxsize=10_000)
+_indexes_lock = Lock()
+
+
+def read_uploads(storage: Storage) -> list[Upload]:
+    """List the bucket, read its indexes; return the uploads in the order of ledgers."""
+    data: dict[Key | SegmentKey, ObjectId] = {}
+    indexes: dict[Key | SegmentKey, ObjectId] = {}
+    for object_id in storage.list():
+        name = object_id.uri.removeprefix(storage.root + "/")
+        if (key := Key.parse(name) or SegmentKey.parse(name)) is not None:
+            (indexes if key.is_index else data)[replace(key, is_index=False)] = (
+                object_id
+            )
+    for key in data.keys() - indexes.keys():
+        _log.info("%s: %s has no index: an unfinished upload", storage.root, key)
+
+    def read(key: Key | SegmentKey) -> Iterable[Upload]:
+        return _read_upload(storage, key, indexes[key], data.get(key))
+
+    with ThreadPoolExecutor(_READERS, "pulsar-index") as readers:
+        found = readers.map(read, indexes)
+        uploads = [upload for group in found for upload in group]
+    return sorted(uploads, key=lambda upload: (upload.ledger, upload.uuid))
+
+
+def _read_upload(
+    storage: Storage, key: Key | SegmentKey, index_id: ObjectId, data: ObjectId | None
+) -> Sequence[Upload]:
+    with _indexes_lock:
+        indexed = _indexes.get(index_id)
+    if indexed is None:
+        topic = None
+        try:
+            stored = storage.get(index_id.uri)
+            metadata = {name.lower(): text for name, text in stored.metadata.items()}
+            topic = names.of_managed_ledger(metadata.get(TOPIC_KEY, ""))
+            _check_version(index_id.uri, metadata)
+            if isinstance(key, Key):
+                indexed = _read_index(key, topic, stored)
+            else:
+                indexed = _read_segment(key, topic, stored)
+        except SourceError as error:
+            ledger = key.ledger if isinstance(key, Key) else NO_LEDGER
+            return [Upload(ledger, key.uuid, topic, fault=error)]
+        with _indexes_lock:
+            _indexes[stored.id] = indexed
+    fault = _mismatch(f"{storage.root}/{key}", indexed.data_bytes, data)
+    return [replace(upload, data=data, fault=fault) for upload in indexed.uploads]
+
+
+def _read_index(key: Key, topic: str | None, stored: StoredObject) -> _Indexed:
+    index = parse_index(stored.id.uri, stored.data)
+    if index.managed_ledger is not None:
+        topic = names.of_managed_ledger(index.managed_ledger) or topic
+    if topic is None:
+        _log.warning("%s does not say whose ledger it is: left out", stored.id.uri)
+    upload = Upload(key.ledger, key.uuid, topic, index.extents)
+    return _Indexed((upload,), index.data_bytes)
+
+
+def _read_segment(key: SegmentKey, topic: str | None, stored: StoredObject) -> _Indexed:
+    segment = parse_segment(stored.id.uri, stored.data)
+    uploads = tuple(
+        Upload(
+            piece.ledger,
+            key.uuid,
+            topic,
+            piece.extents,
+            decoding=STREAMING,
+            is_piece=True,
+            ends_here=piece.ends_here,
+        )
+        for piece in segment.pieces
+    )
+    return _Indexed(uploads, segment.data_bytes)
+
+
+def _check_version(uri: str, metadata: Mapping[str, str]) -> None:
+    version = metadata.get(VERSION_KEY, FORMAT_VERSION)
+    if version != FORMAT_VERSION:
+        raise SourceError(
+            uri,
+            expected=f"format version {FORMAT_VERSION}",
+            found=f"{version!r} in {VERSION_KEY}",
+        )
+
+
+def _mismatch(uri: str, size_bytes: int, data: ObjectId | None) -> SourceError | None:
+    """Say what is wrong with the data object that an index belongs to."""
+    if data is None:
+        return SourceError(
+            uri,
+            expected=f"a data object of {size_bytes} bytes, as its index says",
+            found="no such object",
+        )
+    if data.size_bytes != size_bytes:
+        return SourceError(
+            data.uri,
+            offset=min(data.size_bytes, size_bytes),
+            expected=f"{size_bytes} bytes, as its index says",
+            found=f"{data.size_bytes} bytes",
+        )
+    return None
