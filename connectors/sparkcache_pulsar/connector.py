@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sparkcache_pulsar import discovery, frames, names
+from sparkcache_pulsar import discovery, frames, names, records
 from sparkcache_pulsar.columns import SCHEMA
 from sparkcache_pulsar.decode import decode
 from sparkcache_pulsar.manifest import OPTION
+from sparkcache_pulsar.sequencefile import Layout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class PulsarConnector:
-    """Topics of Apache Pulsar, as its brokers offload them to object stores."""
+    """Topics of Apache Pulsar, offloaded to object stores or to files."""
 
     name = "pulsar"
     option_names = frozenset({OPTION})
@@ -60,15 +61,19 @@ class PulsarConnector:
         return discovery.discover(storage, topic, options)
 
     def runs(self, extent: Extent, run_bytes: int) -> Sequence[Run]:
-        """Cut a block into runs of an equal number of entries."""
+        """Cut an extent into runs of an equal number of entries, if it can be cut."""
+        if isinstance(extent, records.OneRun):
+            return records.runs(extent)
         return frames.runs(extent, run_bytes)
 
     def split(
         self, ledger: Ledger, extent: Extent, runs: Sequence[Run], stream: ByteStream
     ) -> Iterator[RawRun]:
-        """Yield the frames of each run as soon as its last one is there."""
+        """Yield the records of each run as soon as its last one is there."""
+        if (layout := Layout.parse(ledger.decoding)) is not None:
+            return records.split(layout, ledger, extent, runs, stream)
         return frames.split(ledger, extent, runs, stream)
 
     def decode(self, ledger: Ledger, raw: RawRun, batch_bytes: int) -> DecodedRun:
-        """Decode the frames of a run."""
+        """Decode the records of a run."""
         return decode(ledger, raw, batch_bytes)

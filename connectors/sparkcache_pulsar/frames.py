@@ -21,16 +21,18 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
-from sparkcache.connector import RawRun
-from sparkcache.model import Loss, Run
+from sparkcache.model import Run
+from sparkcache_pulsar.splitting import END, READ_BYTES, Splitter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from sparkcache.connector import ByteStream
+    from sparkcache.connector import ByteStream, RawRun
     from sparkcache.model import Extent, Ledger
+    from sparkcache_pulsar.splitting import Buffer, Fault
 
 MAGIC = 0xFBDBABCB
 STREAMING_MAGIC = 0x26A66D32
@@ -40,14 +42,13 @@ STREAMING = "streaming"
 HEADER_BYTES = 128
 FRAME_HEADER_BYTES = 12
 PADDING = b"\xfe\xdc\xde\xad"
-READ_BYTES = 1 << 20
 
 _HEADER = struct.Struct(">Iqqq")
 _STREAMING_HEADER = struct.Struct(">Iqqqq")
 _FRAME = struct.Struct(">iq")
 
-_PADDING, _END = "padding", "the end of the data"
-_ENDS = (_PADDING, _END)
+_PADDING = "padding"
+_ENDS = (_PADDING, END)
 
 
 def runs(extent: Extent, run_bytes: int) -> list[Run]:
@@ -78,16 +79,10 @@ class Walk:
     entry: int
     at: int = 0
     starts: list[int] = field(default_factory=list)
-    fault: tuple[str, str] | None = None
+    fault: Fault | None = None
 
-    def advance(
-        self, data: bytes | bytearray | memoryview, last: int, room: int
-    ) -> bool:
-        """Pass over frames up to entry `last`; tell whether it, or a fault, was met.
-
-        If not, `data` has ended before the frame did. `room` is how far, counted like
-        `at`, frames may reach once all data has come.
-        """
+    def advance(self, data: Buffer, last: int, room: int) -> bool:
+        """Pass over frames up to entry `last`; see `splitting.Walk`."""
         at, entry, end = self.at, self.entry, len(data)
         unpack, append, done = _FRAME.unpack_from, self.starts.append, entry > last
         while not done and at + FRAME_HEADER_BYTES <= end:
@@ -123,74 +118,25 @@ def split(
     ledger: Ledger, extent: Extent, wanted: Sequence[Run], stream: ByteStream
 ) -> Iterator[RawRun]:
     """Yield the frames of each run as soon as its last one is there."""
-    return _Splitter(ledger, extent, stream).split(wanted)
+    splitter = Splitter(ledger, extent, stream, Walk)
+    if stream.position == extent.offset:
+        splitter.pass_head(HEADER_BYTES, partial(_header_fault, ledger, extent))
+    for run in wanted:
+        yield splitter.cut(run)
 
 
-class _Splitter:
-    """The state of one pass over an extent: a buffer, and what of it is passed on."""
-
-    def __init__(self, ledger: Ledger, extent: Extent, stream: ByteStream) -> None:
-        self._ledger = ledger
-        self._extent = extent
-        self._stream = stream
-        self._end = extent.offset + extent.size_bytes
-        self._buffer = bytearray()
-        self._passed = 0
-        self._offset = stream.position  # of the first byte that is not passed on
-        self._fault: tuple[str, str] | None = None
-
-    def split(self, wanted: Sequence[Run]) -> Iterator[RawRun]:
-        if self._offset == self._extent.offset:
-            self._fault = self._pass_header()
-        for run in wanted:
-            yield self._cut(run)
-
-    def _pass_header(self) -> tuple[str, str] | None:
-        while len(self._buffer) < HEADER_BYTES:
-            if not self._read():
-                return "a block header", f"{len(self._buffer)} bytes"
-        extent, header = self._extent, _HEADER
-        expected: tuple[int, ...] = MAGIC, HEADER_BYTES, extent.size_bytes, extent.first
-        if self._ledger.decoding == STREAMING:
-            header = _STREAMING_HEADER
-            expected = (STREAMING_MAGIC, *expected[1:], self._ledger.id)
-        found = header.unpack_from(self._buffer)
-        if found != expected:
-            return _header_text(expected), _header_text(found)
-        self._pass(HEADER_BYTES)
-        return None
-
-    def _cut(self, run: Run) -> RawRun:
-        walk = Walk(run.first, fault=self._fault)
-        while walk.fault is None and not self._advance(walk, run):
-            if not self._read():
-                walk.fault = f"entry {walk.entry}", _END
-        offset, data = self._offset, self._pass(walk.at)
-        if walk.fault is None:
-            return RawRun(run, offset, data)
-        self._fault = walk.fault
-        place = self._ledger.object.uri, self._offset, self._ledger.id
-        loss = Loss(*place, walk.entry, run.last, *walk.fault)
-        return RawRun(run, offset, data, (loss,))
-
-    def _advance(self, walk: Walk, run: Run) -> bool:
-        # A view that were still open would keep the buffer from growing.
-        with memoryview(self._buffer)[self._passed :] as data:
-            return walk.advance(data, run.last, self._end - self._offset)
-
-    def _pass(self, size_bytes: int) -> memoryview:
-        start, self._passed = self._passed, self._passed + size_bytes
-        self._offset += size_bytes
-        return memoryview(self._buffer)[start : self._passed].toreadonly()
-
-    def _read(self) -> bool:
-        if self._passed:  # what was passed on are views of the old buffer
-            self._buffer = self._buffer[self._passed :]
-            self._passed = 0
-        left = self._end - self._offset - len(self._buffer)
-        chunk = self._stream.read(min(READ_BYTES, left)) if left > 0 else b""
-        self._buffer += chunk
-        return bool(chunk)
+def _header_fault(ledger: Ledger, extent: Extent, head: Buffer) -> Fault | None:
+    if len(head) < HEADER_BYTES:
+        return "a block header", f"{len(head)} bytes"
+    header = _HEADER
+    expected: tuple[int, ...] = MAGIC, HEADER_BYTES, extent.size_bytes, extent.first
+    if ledger.decoding == STREAMING:
+        header = _STREAMING_HEADER
+        expected = (STREAMING_MAGIC, *expected[1:], ledger.id)
+    found = header.unpack_from(head)
+    if found != expected:
+        return _header_text(expected), _header_text(found)
+    return None
 
 
 def _frame_fault(entry: int, length: int, found: int, room: int) -> tuple[str, str]:

@@ -85,23 +85,25 @@ def parse_index(uri: str, data: bytes) -> Index:
             expected=f"{len(data)} bytes of blocks and metadata",
             found=f"{blocks} blocks and {metadata_bytes} bytes of metadata",
         )
-    managed_ledger, last_entry = _ledger_metadata(uri, data, metadata_bytes)
+    managed_ledger, last_entry = ledger_metadata(uri, data, _HEAD.size, metadata_bytes)
     block_map = np.frombuffer(data, BLOCK, blocks, _HEAD.size + metadata_bytes)
     return Index(
         managed_ledger, data_bytes, _extents(uri, block_map, last_entry, data_bytes)
     )
 
 
-def _ledger_metadata(uri: str, data: bytes, size: int) -> tuple[str | None, int]:
+def ledger_metadata(
+    uri: str, data: bytes, at: int, size: int
+) -> tuple[str | None, int]:
     """Return the managed ledger's name and the id of the last entry."""
     buffer = np.frombuffer(data + bytes(SLACK_BYTES), np.uint8)
-    start = np.array([_HEAD.size])
+    start = np.array([at])
     table = parse(buffer, start, start + size, _METADATA_FIELDS)
     last_entry = int(table.numbers[_LAST_ENTRY].signed[0])
     if table.bad[0] or not table.numbers[_LAST_ENTRY].present[0]:
         raise SourceError(
             uri,
-            offset=_HEAD.size,
+            offset=at,
             expected="ledger metadata with a last entry id",
             found=f"{size} bytes that are not",
         )

@@ -3,8 +3,8 @@
 One listing tells what there is. Whose it is, and where the entries lie, is in index
 objects, so all of them are read, and kept by their identity: they never change.
 
-Offloaders write the index last. Data without an index is an upload that has not been
-finished, now or ever, and is no part of a topic.
+Offloaders write the index last. Data without an index, or with an empty one, is an
+upload that has not been finished, now or ever, and is no part of a topic.
 
 Source: BlobStoreManagedLedgerOffloader of Apache Pulsar.
 """
@@ -23,7 +23,8 @@ from sparkcache.errors import SourceError
 from sparkcache_pulsar import names
 from sparkcache_pulsar.frames import STREAMING
 from sparkcache_pulsar.index import parse_index
-from sparkcache_pulsar.names import Key, SegmentKey
+from sparkcache_pulsar.mapfile import read_map_file
+from sparkcache_pulsar.names import FileKey, Key, SegmentKey
 from sparkcache_pulsar.segments import parse_segment
 
 if TYPE_CHECKING:
@@ -77,24 +78,30 @@ class _Indexed:
     data_bytes: int
 
 
-_indexes: LRUCache[ObjectId, _Indexed] = LRUCache(maxsize=10_000)
+AnyKey = Key | SegmentKey | FileKey
+
+_indexes: LRUCache[ObjectId | tuple[ObjectId, ObjectId], _Indexed]
+_indexes = LRUCache(maxsize=10_000)
 _indexes_lock = Lock()
 
 
 def read_uploads(storage: Storage) -> list[Upload]:
     """List the bucket, read its indexes; return the uploads in the order of ledgers."""
-    data: dict[Key | SegmentKey, ObjectId] = {}
-    indexes: dict[Key | SegmentKey, ObjectId] = {}
+    data: dict[AnyKey, ObjectId] = {}
+    indexes: dict[AnyKey, ObjectId] = {}
     for object_id in storage.list():
         name = object_id.uri.removeprefix(storage.root + "/")
-        if (key := Key.parse(name) or SegmentKey.parse(name)) is not None:
+        key = Key.parse(name) or SegmentKey.parse(name) or FileKey.parse(name)
+        if key is not None:
             (indexes if key.is_index else data)[replace(key, is_index=False)] = (
                 object_id
             )
     for key in data.keys() - indexes.keys():
-        _log.info("%s: %s has no index: an unfinished upload", storage.root, key)
+        _log_unfinished(storage, key)
 
-    def read(key: Key | SegmentKey) -> Iterable[Upload]:
+    def read(key: AnyKey) -> Iterable[Upload]:
+        if isinstance(key, FileKey):
+            return _read_file(storage, key, indexes[key], data.get(key))
         return _read_upload(storage, key, indexes[key], data.get(key))
 
     with ThreadPoolExecutor(_READERS, "pulsar-index") as readers:
@@ -153,6 +160,44 @@ def _read_segment(key: SegmentKey, topic: str | None, stored: StoredObject) -> _
         for piece in segment.pieces
     )
     return _Indexed(uploads, segment.data_bytes)
+
+
+def _read_file(
+    storage: Storage, key: FileKey, index_id: ObjectId, data: ObjectId | None
+) -> Sequence[Upload]:
+    """Read an index of the file system offloader, and the beginning of the data."""
+    topic = key.topic()
+    if data is None:
+        uri = f"{storage.root}/{key}"
+        fault = SourceError(uri, expected="data of its index", found="no such object")
+        return [Upload(key.ledger, key.uuid, topic, fault=fault)]
+    with _indexes_lock:
+        indexed = _indexes.get((index_id, data))
+    if indexed is None:
+        try:
+            file = read_map_file(storage, index_id, data)
+        except SourceError as error:
+            return [Upload(key.ledger, key.uuid, topic, data=data, fault=error)]
+        if file is None:
+            _log_unfinished(storage, key)
+            return []
+        named = names.of_managed_ledger(file.managed_ledger or "")
+        if named and topic and named != topic:
+            expected = f"a ledger of {topic}, as the folder is named"
+            fault = SourceError(data.uri, expected=expected, found=f"one of {named}")
+            return [Upload(key.ledger, key.uuid, topic, data=data, fault=fault)]
+        topic = named or topic
+        upload = Upload(
+            key.ledger, key.uuid, topic, file.extents, data, str(file.layout)
+        )
+        indexed = _Indexed((upload,), data.size_bytes)
+        with _indexes_lock:
+            _indexes[index_id, data] = indexed
+    return indexed.uploads
+
+
+def _log_unfinished(storage: Storage, key: AnyKey) -> None:
+    _log.info("%s: %s has no index: an unfinished upload", storage.root, key)
 
 
 def _check_version(uri: str, metadata: Mapping[str, str]) -> None:

@@ -2,7 +2,7 @@
 
 `tests/golden/pulsar/` has `objects/`, as they lay in the bucket, `metadata.json`, their
 user metadata by key, and `expected/`, one message a line for each topic. What has
-`-later` in its name is not read yet.
+`-later` in its name is not read yet; `-streaming` and `-filesystem` are other formats.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from sparkcache.testing import MemoryStorage, read_topic
-from sparkcache_pulsar import PulsarConnector
+from sparkcache_pulsar import PulsarConnector, mapfile, uploads
 from sparkcache_pulsar.frames import Walk
 from sparkcache_pulsar.testing import ledger_objects
 
@@ -106,6 +106,59 @@ def test_segments_of_the_streaming_format(manifest: str, run_bytes: int) -> None
         PulsarConnector(), bucket("-streaming"), STREAMING, options, run_bytes=run_bytes
     )
     require_as_read_by_pulsar(rows, losses, "expected-streaming/streaming")
+
+
+FILES = sorted(path.stem for path in (GOLDEN / "expected-filesystem").glob("*.jsonl"))
+
+
+PLACES = {  # entries, and the one of metadata, by the index's interval; or blocks
+    "default": [1, 1],
+    "repeated": [1],
+    "none": [8],
+    "record": [8],
+    "block-1": [3],
+    "block-7": [3],
+    "block-128": [1],
+} | {
+    f"{codec}-{kind}": [extents]
+    for codec in ("bzip2", "gzip", "lz4", "snappy")
+    for kind, extents in (("record", 6), ("block", 3))
+}
+
+
+@cache
+def folders() -> MemoryStorage:
+    """What lies in the folder of the file system offloader."""
+    storage = MemoryStorage()
+    top = GOLDEN / "objects-filesystem"
+    for path in top.rglob("*"):
+        if path.is_file():
+            storage.put(str(path.relative_to(top)), path.read_bytes())
+    return storage
+
+
+@pytest.mark.parametrize("run_bytes", [1, 1000, 1 << 20])
+@pytest.mark.parametrize("name", FILES)
+def test_files_of_the_file_system_offloader(name: str, run_bytes: int) -> None:
+    topic = f"persistent://public/filesystem/{name}"
+    rows, losses = read_topic(PulsarConnector(), folders(), topic, run_bytes=run_bytes)
+    require_as_read_by_pulsar(rows, losses, f"expected-filesystem/{name}")
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_places_that_hadoop_has_indexed(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each begins an extent here; it takes more bytes than these files have."""
+    monkeypatch.setattr(mapfile, "EXTENT_BYTES", 1)
+    monkeypatch.setattr(mapfile, "RUN_BYTES", 1)
+    monkeypatch.setattr(uploads, "_indexes", {})
+    topic = f"persistent://public/filesystem/{name}"
+    snapshot = PulsarConnector().discover(folders(), topic, {})
+    extents = [len(of.extents) for of in snapshot.ledgers]
+    assert extents == PLACES[name]
+    rows, losses = read_topic(PulsarConnector(), folders(), topic)
+    require_as_read_by_pulsar(rows, losses, f"expected-filesystem/{name}")
 
 
 @pytest.mark.parametrize("name", TOPICS)
