@@ -1,6 +1,6 @@
 """A run of frames becomes record batches.
 
-    records     -> frames       where they are not stored as such  records.py
+    records     -> frames       where they are not stored as such  unfolding.py
     frames      -> entries      envelope, checksum, metadata       entries.py
     payloads    -> one buffer   decompressed                       payloads.py
     batches     -> messages     a row each, as places in it        unbatching.py
@@ -20,10 +20,10 @@ from sparkcache_pulsar.entries import read_entries
 from sparkcache_pulsar.faults import Faults
 from sparkcache_pulsar.frames import Walk
 from sparkcache_pulsar.payloads import unpack
-from sparkcache_pulsar.records import Unfolded, unfold
 from sparkcache_pulsar.sequencefile import Layout
 from sparkcache_pulsar.splitting import END
 from sparkcache_pulsar.unbatching import find_messages
+from sparkcache_pulsar.unfolding import Unfolded, unfold
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

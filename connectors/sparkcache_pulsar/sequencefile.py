@@ -41,7 +41,7 @@ _MAGIC = b"SEQ\6"
 _ESCAPE = b"\xff\xff\xff\xff"
 _FORMAT = "sequencefile"
 _INT = struct.Struct(">i")
-_MAX_RECORDS = hadoop_codecs.MAX_BYTES // KEY_BYTES
+_MAX_RECORDS = 1 << 22  # a block is closed once it has 1 MB
 
 
 @dataclass(frozen=True, slots=True)

@@ -141,8 +141,12 @@ def folders() -> MemoryStorage:
 @pytest.mark.parametrize("name", FILES)
 def test_files_of_the_file_system_offloader(name: str, run_bytes: int) -> None:
     topic = f"persistent://public/filesystem/{name}"
-    rows, losses = read_topic(PulsarConnector(), folders(), topic, run_bytes=run_bytes)
-    require_as_read_by_pulsar(rows, losses, f"expected-filesystem/{name}")
+    told = (GOLDEN / "internal-filesystem" / f"{name}.info.json").read_text()
+    for options in ({}, {"manifest": told}):
+        rows, losses = read_topic(
+            PulsarConnector(), folders(), topic, options, run_bytes=run_bytes
+        )
+        require_as_read_by_pulsar(rows, losses, f"expected-filesystem/{name}")
 
 
 @pytest.mark.parametrize("name", FILES)

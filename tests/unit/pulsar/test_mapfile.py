@@ -410,6 +410,25 @@ def test_any_damage_leaves_every_entry_delivered_or_lost(
     assert not seen & lost
 
 
+@given(st.integers(0, len(INDEX) - 1), st.binary(min_size=1, max_size=16))
+def test_a_damaged_index_is_an_error_or_does_no_harm(at: int, new: bytes) -> None:
+    index = (INDEX[:at] + new + INDEX[at + len(new) :])[: len(INDEX)]
+    storage = store_files(MemoryStorage(), (DATA, index))
+    try:
+        rows, losses = read_topic(CONNECTOR, storage, TOPIC)
+    except SourceError:
+        return
+    assert [row["value"] for row in rows] == VALUES
+    assert not losses
+
+
+@pytest.mark.parametrize("name_key", ["pulsar/managed-ledger", "psr/managed-ledger"])
+def test_old_and_new_keys_of_metadata(name_key: str) -> None:
+    metadata = ledger_metadata(TOPIC, ENTRIES, name_key)
+    files = map_file(ENTRIES, Format("record"), metadata=metadata)
+    assert read(store_files(MemoryStorage(), files, f"7-{UUID}")) == (VALUES, [])
+
+
 def test_objects_are_found_by_their_version() -> None:
     """A folder that is written again is another ledger."""
     storage = store_files(MemoryStorage(), map_file(ENTRIES, Format("record")))
