@@ -67,21 +67,29 @@ def cover(
     if sound := [upload for upload in whole if upload.fault is None]:
         chosen = _named(sound, listed)
         return Coverage((LedgerMap(_ledger(chosen, topic), chosen.extents),))
-    pieces = [upload for upload in uploads if upload.is_piece]
-    sound = [piece for piece in pieces if piece.fault is None]
-    if not sound:
-        return Coverage(missing=(given_up(uploads[0]),))
-    chain = _chain(
-        piece
-        if piece.ends_here
-        else _up_to(piece, last_entry(_ledger(piece, topic), piece.extents[-1]))
-        for piece in sound
-    )
+    pieces = [
+        _ended(upload, topic, last_entry) for upload in uploads if upload.is_piece
+    ]
+    chain = _chain(piece for piece in pieces if piece.fault is None)
+    if not chain:
+        return Coverage(missing=(given_up((whole or pieces)[0]),))
     missing = list(_gaps(chain, listed, root))
     broken = [piece for piece in pieces if piece.fault]
     missing += [given_up(piece) for piece in broken if not _is_covered(piece, chain)]
     maps = tuple(LedgerMap(_ledger(piece, topic), piece.extents) for piece in chain)
     return Coverage(maps, tuple(missing))
+
+
+def _ended(
+    piece: Upload, topic: str, last_entry: Callable[[Ledger, Extent], int]
+) -> Upload:
+    """Leave out entries that a piece may have and does not."""
+    if piece.ends_here or piece.fault:
+        return piece
+    try:
+        return _up_to(piece, last_entry(_ledger(piece, topic), piece.extents[-1]))
+    except SourceError as error:  # such as one that was deleted meanwhile
+        return replace(piece, fault=error)
 
 
 def _ledger(upload: Upload, topic: str) -> Ledger:

@@ -27,8 +27,8 @@ from .topics import TOPIC, store
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from sparkcache.connector import Snapshot
-    from sparkcache.model import Loss
+    from sparkcache.connector import ByteStream, Snapshot
+    from sparkcache.model import Loss, ObjectId
 
 LENIENT = {"failOnDataLoss": "false"}
 CONNECTOR = PulsarConnector()
@@ -238,6 +238,28 @@ def test_a_broken_segment_does_no_harm_beside_one_that_is_whole() -> None:
     storage.remove(key)
     values, _ = read(storage, manifest(5, 6))
     assert values == [*entries(5, 0, 2), *entries(6, 0, 2)]
+
+
+class FailingStorage(MemoryStorage):
+    """Deletes an object as soon as it is to be read."""
+
+    doomed = ""
+
+    def open(self, object_id: ObjectId, offset: int, size_bytes: int) -> ByteStream:
+        if object_id.uri.endswith(self.doomed) and self.doomed:
+            self.remove(self.doomed)
+            self.remove(f"{self.doomed}-index")
+            self.doomed = ""
+        return super().open(object_id, offset, size_bytes)
+
+
+def test_a_segment_that_is_deleted_meanwhile() -> None:
+    storage = FailingStorage()
+    store_segment(storage, [numbered(5, 0, 3)], {5: 5})
+    storage.doomed = store_segment(storage, [numbered(6, 0, 3)], {6: 4}, seed=77)
+    assert [found.ledger.id for found in discover(storage, manifest(5, 6)).ledgers] == [
+        5
+    ]
 
 
 def test_an_index_that_cannot_be_read_could_be_anybodys() -> None:
