@@ -61,7 +61,7 @@ def test_garbage_is_an_error_or_short(codec: str, data: bytes) -> None:
 @pytest.mark.parametrize(
     "data",
     [
-        pytest.param(struct.pack(">i", 1 << 30), id="a piece of 1 GiB of nothing"),
+        pytest.param(struct.pack(">ii", 100 << 20, 1), id="a piece of 100 MiB"),
         pytest.param(struct.pack(">ii", 10, 1 << 30), id="a chunk of 1 GiB"),
         pytest.param(struct.pack(">ii", 10, -1) + bytes(9), id="a negative chunk"),
         pytest.param(struct.pack(">i", -1) + bytes(9), id="a negative piece"),
@@ -70,7 +70,14 @@ def test_garbage_is_an_error_or_short(codec: str, data: bytes) -> None:
     ],
 )
 def test_lengths_that_cannot_be(codec: str, data: bytes) -> None:
-    with pytest.raises(CodecError):
+    with pytest.raises(CodecError, match=r"a piece that becomes|a chunk of|a length"):
+        hadoop_codecs.decompress(name(codec), data, 1 << 40)
+
+
+@pytest.mark.parametrize("codec", ["Lz4", "Snappy"])
+def test_room_is_made_only_for_what_so_few_bytes_can_become(codec: str) -> None:
+    data = struct.pack(">ii", 100 << 20, 4) + bytes(4)
+    with pytest.raises(CodecError, match="a piece that becomes 104857600 bytes"):
         hadoop_codecs.decompress(name(codec), data, 1 << 40)
 
 

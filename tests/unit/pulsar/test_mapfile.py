@@ -371,6 +371,34 @@ def test_what_is_lost(
     assert loss.uri.endswith("/data")
 
 
+def test_a_sync_marker_that_is_another() -> None:
+    format_ = Format("records", sync_every=3)
+    place = offset_of(5, format_)  # the seventh record, with that of the metadata
+    values, losses = read(damaged(format_, place + 4, b"\0"), 1 << 20)
+    assert values == VALUES[:5]
+    (loss,) = losses
+    assert (loss.first, loss.last, loss.expected) == (5, 19, "a sync marker")
+
+
+@pytest.mark.parametrize("format_", [*FORMATS[:3], Format("block", per_block=100)])
+def test_what_stands_behind_the_last_entry_is_none(format_: Format) -> None:
+    metadata = ledger_metadata(TOPIC, ENTRIES[:18])
+    files = map_file(ENTRIES, format_, interval=100, metadata=metadata)
+    assert read(store_files(MemoryStorage(), files)) == (VALUES[:18], [])
+
+
+def test_a_beginning_without_end_is_not_read_to_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(mapfile, "_MAX_HEAD_BYTES", 1 << 15)
+    metadata = ledger_metadata(TOPIC, ENTRIES, "x" * 50_000)
+    files = map_file(ENTRIES, Format("records"), metadata=metadata)
+    storage = store_files(MemoryStorage(), files)
+    with pytest.raises(SourceError, match="a value of up to"):
+        one_file(storage)
+    assert storage.requests["open"] == 2
+
+
 def test_of_a_block_all_is_lost_but_not_what_follows() -> None:
     format_ = Format("block")
     second, third = offset_of(3, format_), offset_of(7, format_)
