@@ -36,7 +36,7 @@ class Listed:
     Attributes:
         entries: How many it has; 0 if that is not known, as it is open.
         is_offloaded: Whether it should be in the bucket.
-        uuid: Of the upload that counts; None if it is not named.
+        uuid: Of the upload that counts; None if it is not named, or not finished.
 
     """
 
@@ -67,12 +67,9 @@ def read_manifest(
 def _listed(ledger: Mapping[str, Any]) -> Listed:
     # `isOffloaded` in info-internal, `offloaded` in stats-internal.
     is_offloaded = bool(ledger.get("isOffloaded", ledger.get("offloaded", False)))
-    uuid = ledger.get("offloadedContextUuid")
-    return Listed(
-        _id(ledger.get("entries") or 0),
-        is_offloaded,
-        None if uuid is None else str(uuid),
-    )
+    uuid = ledger.get("offloadedContextUuid") if is_offloaded else None
+    entries = _id(ledger.get("entries") or 0)
+    return Listed(entries, is_offloaded, None if uuid is None else str(uuid))
 
 
 def _id(number: object) -> int:

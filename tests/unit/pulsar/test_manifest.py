@@ -135,10 +135,24 @@ def chosen(storage: MemoryStorage, options: dict[str, str]) -> str:
     return found.ledger.object.uri.removeprefix("memory://bucket/").split("-ledger")[0]
 
 
+def naming(uuid: str) -> dict[str, str]:
+    return manifest(5, isOffloaded=True, offloadedContextUuid=uuid)
+
+
+def test_an_attempt_that_is_not_finished_names_no_upload(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    storage = MemoryStorage()
+    first = min(several(storage))
+    for uuid in several(storage):
+        assert chosen(storage, manifest(5, offloadedContextUuid=uuid)) == first
+    assert not caplog.records
+
+
 def test_of_several_uploads_the_one_it_names_is_taken() -> None:
     storage = MemoryStorage()
     for uuid in several(storage):
-        assert chosen(storage, manifest(5, offloadedContextUuid=uuid)) == uuid
+        assert chosen(storage, naming(uuid)) == uuid
 
 
 def test_another_one_is_taken_where_that_is_not_whole(
@@ -148,7 +162,7 @@ def test_another_one_is_taken_where_that_is_not_whole(
     storage = MemoryStorage()
     named, *others = several(storage)
     storage.remove(f"{named}-ledger-5-index")
-    options = manifest(5, offloadedContextUuid=named)
+    options = naming(named)
     assert chosen(storage, options) == min(others)
     assert (
         f"its upload {named}, which the manifest names, cannot be read" in caplog.text

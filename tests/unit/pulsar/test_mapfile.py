@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from sparkcache.errors import SourceError
 from sparkcache.model import Extent, Ledger, ObjectId, Run
@@ -225,7 +225,7 @@ def test_of_several_uploads_the_manifest_names_one() -> None:
     storage = store_files(MemoryStorage(), files)
     store_files(storage, files, folder(uuid=OTHER_UUID))
     for uuid in (UUID, OTHER_UUID):
-        options = manifest(7, offloadedContextUuid=uuid)
+        options = manifest(7, isOffloaded=True, offloadedContextUuid=uuid)
         (found,) = CONNECTOR.discover(storage, TOPIC, options).ledgers
         assert f"7-{uuid}/data" in found.ledger.object.uri
 
@@ -419,6 +419,7 @@ def test_blocks_that_are_not_the_next_ones() -> None:
 
 
 @pytest.mark.parametrize("format_", FORMATS, ids=str)
+@settings(deadline=None)
 @given(st.data())
 def test_any_damage_leaves_every_entry_delivered_or_lost(
     format_: Format, data: st.DataObject
@@ -438,6 +439,7 @@ def test_any_damage_leaves_every_entry_delivered_or_lost(
     assert not seen & lost
 
 
+@settings(deadline=None)
 @given(st.integers(0, len(INDEX) - 1), st.binary(min_size=1, max_size=16))
 def test_a_damaged_index_is_an_error_or_does_no_harm(at: int, new: bytes) -> None:
     index = (INDEX[:at] + new + INDEX[at + len(new) :])[: len(INDEX)]
