@@ -2,8 +2,11 @@
 
 A ledger that was offloaded more than once has several uploads. They are equal, as a
 ledger is closed before, so any that is whole will do: the one the manifest names, else
-the one with the least uuid. An upload in the streaming format may be a piece of its
-ledger; then the pieces follow one another, each up to where the next begins.
+the one with the least uuid. Whether files are whole their index does not say, so where
+there are several their ends are read.
+
+An upload in the streaming format may be a piece of its ledger; then the pieces follow
+one another, each up to where the next begins.
 """
 
 from __future__ import annotations
@@ -57,19 +60,20 @@ def cover(
     listed: Listed | None,
     topic: str,
     root: str,
-    last_entry: Callable[[Ledger, Extent], int],
+    last: Callable[[Ledger, Extent], int],
 ) -> Coverage:
     """Choose among the uploads of a ledger, all of one topic, given with its place.
 
-    `last_entry` finds out from the data where a piece ends.
+    `last` finds out from the data which entry is the last that an extent has.
     """
     whole = [upload for upload in uploads if not upload.is_piece]
     if sound := [upload for upload in whole if upload.fault is None]:
+        if len(sound) > 1:
+            complete = [upload for upload in sound if _is_complete(upload, topic, last)]
+            sound = complete or sound
         chosen = _named(sound, listed)
         return Coverage((LedgerMap(_ledger(chosen, topic), chosen.extents),))
-    pieces = [
-        _ended(upload, topic, last_entry) for upload in uploads if upload.is_piece
-    ]
+    pieces = [_ended(upload, topic, last) for upload in uploads if upload.is_piece]
     chain = _chain(piece for piece in pieces if piece.fault is None)
     if not chain:
         return Coverage(missing=(given_up((whole or pieces)[0]),))
@@ -80,14 +84,25 @@ def cover(
     return Coverage(maps, tuple(missing))
 
 
-def _ended(
-    piece: Upload, topic: str, last_entry: Callable[[Ledger, Extent], int]
-) -> Upload:
+def _is_complete(
+    upload: Upload, topic: str, last: Callable[[Ledger, Extent], int]
+) -> bool:
+    """Tell whether its last entry is there."""
+    if upload.ends_here:
+        return True
+    end = upload.extents[-1]
+    try:
+        return last(_ledger(upload, topic), end) == end.last
+    except SourceError:
+        return False
+
+
+def _ended(piece: Upload, topic: str, last: Callable[[Ledger, Extent], int]) -> Upload:
     """Leave out entries that a piece may have and does not."""
     if piece.ends_here or piece.fault:
         return piece
     try:
-        return _up_to(piece, last_entry(_ledger(piece, topic), piece.extents[-1]))
+        return _up_to(piece, last(_ledger(piece, topic), piece.extents[-1]))
     except SourceError as error:  # such as one that was deleted meanwhile
         return replace(piece, fault=error)
 

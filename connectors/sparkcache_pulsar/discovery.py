@@ -22,10 +22,11 @@ from cachetools import LRUCache
 from sparkcache.connector import LedgerMap, Snapshot
 from sparkcache.errors import ConfigError
 from sparkcache.model import placed
-from sparkcache_pulsar import frames
+from sparkcache_pulsar import frames, unfolding
 from sparkcache_pulsar.coverage import Missing, cover, given_up, nowhere
 from sparkcache_pulsar.manifest import OPTION, read_manifest
 from sparkcache_pulsar.owners import find_owners, of_topic
+from sparkcache_pulsar.sequencefile import Layout
 from sparkcache_pulsar.uploads import NO_LEDGER, read_uploads
 
 if TYPE_CHECKING:
@@ -113,14 +114,17 @@ def _find(
 
 
 def _last(storage: Storage, ledger: Ledger, extent: Extent) -> int:
-    """Find out from the data where a block ends; known once it has been read."""
+    """Find out from the data where an extent ends; known once it has been read."""
     with _ends_lock:
         known = _ends.get((ledger, extent))
     if known is not None:
         return known
     stream = storage.open(ledger.object, extent.offset, extent.size_bytes)
     try:
-        last = frames.last_entry(ledger, extent, stream)
+        if (layout := Layout.parse(ledger.decoding)) is not None:
+            last = unfolding.last_entry(layout, ledger, extent, stream)
+        else:
+            last = frames.last_entry(ledger, extent, stream)
     finally:
         stream.close()
     with _ends_lock:

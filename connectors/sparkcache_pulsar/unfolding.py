@@ -14,8 +14,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sparkcache.errors import SourceError
+from sparkcache.model import Run
+from sparkcache_pulsar import frames
 from sparkcache_pulsar.hadoop_codecs import MAX_BYTES, CodecError
-from sparkcache_pulsar.records import METADATA_KEY, RECORD_HEADER_BYTES, RecordWalk
+from sparkcache_pulsar.records import (
+    METADATA_KEY,
+    RECORD_HEADER_BYTES,
+    RecordWalk,
+    split,
+)
 from sparkcache_pulsar.sequencefile import (
     BLOCK_COMPRESSED,
     Cursor,
@@ -23,11 +30,11 @@ from sparkcache_pulsar.sequencefile import (
     block_values,
     read_block,
 )
-from sparkcache_pulsar.splitting import END
+from sparkcache_pulsar.splitting import END, READ_BYTES
 
 if TYPE_CHECKING:
-    from sparkcache.connector import RawRun
-    from sparkcache.model import Ledger, Run
+    from sparkcache.connector import ByteStream, RawRun
+    from sparkcache.model import Extent, Ledger
     from sparkcache_pulsar.splitting import Fault
 
 _LENGTH = struct.Struct(">i")
@@ -62,6 +69,20 @@ def unfold(layout: Layout, ledger: Ledger, raw: RawRun) -> Unfolded:
     else:
         unfolding.add_records(raw)
     return unfolding.finish()
+
+
+def last_entry(
+    layout: Layout, ledger: Ledger, extent: Extent, stream: ByteStream
+) -> int:
+    """Return the last entry that really is in an extent; one before it if none is."""
+    wanted = [Run(extent.first, extent.last)]
+    if layout.kind != BLOCK_COMPRESSED:
+        wanted = frames.runs(extent, READ_BYTES)
+    for raw in split(layout, ledger, extent, wanted, stream):
+        cut = unfold(layout, ledger, raw)
+        if cut.end is not None:
+            return raw.run.first + len(cut.starts) - 1
+    return extent.last
 
 
 class _Unfolding:

@@ -54,7 +54,7 @@ class Upload:
         data: The object they lie in; None if there is none.
         decoding: As in `Ledger`.
         is_piece: Whether the ledger may go on in other objects.
-        ends_here: As in `Piece`.
+        ends_here: Whether it is known that the last of these entries is there.
         fault: Why entries cannot be read from it.
 
     """
@@ -188,7 +188,13 @@ def _read_file(
             return [Upload(key.ledger, key.uuid, topic, data=data, fault=fault)]
         topic = named or topic
         upload = Upload(
-            key.ledger, key.uuid, topic, file.extents, data, str(file.layout)
+            key.ledger,
+            key.uuid,
+            topic,
+            file.extents,
+            data,
+            str(file.layout),
+            ends_here=False,
         )
         indexed = _Indexed((upload,), data.size_bytes)
         with _indexes_lock:

@@ -220,6 +220,25 @@ def test_an_index_of_a_header_alone_is_empty() -> None:
     assert OTHER_UUID in found.ledger.object.uri
 
 
+@pytest.mark.parametrize("format_", FORMATS, ids=str)
+def test_of_several_uploads_one_that_is_whole_is_taken(format_: Format) -> None:
+    """The index says where entries begin, not where the last one ends."""
+    data, index = map_file(ENTRIES, format_, interval=100)
+    storage = store_files(MemoryStorage(), (data[:-1], index))
+    assert len(read(storage)[0]) < 20
+    store_files(storage, (data, index), folder(uuid=OTHER_UUID))
+    assert read(storage) == (VALUES, [])
+
+
+def test_of_several_uploads_that_are_cut_one_is_read_as_far_as_it_goes() -> None:
+    data, index = map_file(ENTRIES, Format("record"), interval=100)
+    storage = store_files(MemoryStorage(), (data[:-1], index))
+    store_files(storage, (data[:-2], index), folder(uuid=OTHER_UUID))
+    values, losses = read(storage)
+    assert values == VALUES[:-1]
+    assert [(loss.first, loss.last) for loss in losses] == [(19, 19)]
+
+
 def test_of_several_uploads_the_manifest_names_one() -> None:
     files = map_file(ENTRIES, Format("record"))
     storage = store_files(MemoryStorage(), files)
