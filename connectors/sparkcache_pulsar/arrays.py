@@ -21,7 +21,7 @@ def binary(buffer: Bytes, ranges: Ranges) -> pa.Array:
     start, length, present = ranges.start, ranges.length, ranges.present
     validity = None
     if not present.all():
-        validity = _bitmap(present)
+        validity = bitmap(present)
         start, length = start[present], length[present]
         offsets = np.zeros(rows + 1, np.int32)
         offsets[1:][present] = length
@@ -51,12 +51,12 @@ def string(buffer: Bytes, ranges: Ranges) -> pa.Array:
 
 def int64(values: Ints, present: Bools | None = None) -> pa.Array:
     """Return an int64 array; null where not present."""
-    return _fixed(pa.int64(), np.ascontiguousarray(values, np.int64), present)
+    return fixed(pa.int64(), np.ascontiguousarray(values, np.int64), present)
 
 
 def int32(values: Ints, present: Bools | None = None) -> pa.Array:
     """Return an int32 array; null where not present."""
-    return _fixed(pa.int32(), values.astype(np.int32), present)
+    return fixed(pa.int32(), values.astype(np.int32), present)
 
 
 def timestamp(millis: Ints, present: Bools | None = None) -> pa.Array:
@@ -66,7 +66,7 @@ def timestamp(millis: Ints, present: Bools | None = None) -> pa.Array:
     """
     fits = (millis >= -_MAX_MILLIS) & (millis <= _MAX_MILLIS)
     present = fits if present is None else fits & present
-    return _fixed(TIMESTAMP, np.where(present, millis, 0) * 1000, present)
+    return fixed(TIMESTAMP, np.where(present, millis, 0) * 1000, present)
 
 
 def constant(value: str | int | None, type_: pa.DataType, rows: int) -> pa.Array:
@@ -79,7 +79,7 @@ def maps(row: Ints, keys: pa.Array, values: pa.Array, rows: int) -> pa.Array:
 
     Of pairs with the same key the last one counts, as in Pulsar's client.
     """
-    last = _last_of_each(row, keys)
+    last = last_of_each(row, keys)
     if len(last) < len(row):
         row, keys, values = row[last], keys.take(last), values.take(last)
     offsets = np.zeros(rows + 1, np.int32)
@@ -87,7 +87,7 @@ def maps(row: Ints, keys: pa.Array, values: pa.Array, rows: int) -> pa.Array:
     return pa.MapArray.from_arrays(pa.array(offsets), keys, values)
 
 
-def _last_of_each(row: Ints, keys: pa.Array) -> Ints:
+def last_of_each(row: Ints, keys: pa.Array) -> Ints:
     """Return where the last pair of each row and key is, ascending."""
     if not (row[1:] == row[:-1]).any():
         return np.arange(len(row))
@@ -98,13 +98,15 @@ def _last_of_each(row: Ints, keys: pa.Array) -> Ints:
     return np.sort(len(row) - 1 - first)
 
 
-def _fixed(type_: pa.DataType, values: np.ndarray, present: Bools | None) -> pa.Array:
-    validity = None if present is None or present.all() else _bitmap(present)
+def fixed(type_: pa.DataType, values: np.ndarray, present: Bools | None) -> pa.Array:
+    """Return an array of the bits in `values`; null where not present."""
+    validity = None if present is None or present.all() else bitmap(present)
     buffers = [validity, pa.py_buffer(values)]
     return pa.Array.from_buffers(type_, len(values), buffers)
 
 
-def _bitmap(present: Bools) -> pa.Buffer:
+def bitmap(present: Bools) -> pa.Buffer:
+    """Return what tells Arrow which values are there."""
     return pa.py_buffer(np.packbits(present, bitorder="little"))
 
 

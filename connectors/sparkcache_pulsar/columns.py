@@ -1,4 +1,4 @@
-"""The columns of messages, as Spark sees them."""
+"""The columns of messages, as Spark sees them; those of values are in values.py."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sparkcache_pulsar.messages import Messages
     from sparkcache_pulsar.protobuf import Bytes
 
-SCHEMA = pa.schema(
+ENVELOPE = pa.schema(
     [
         ("__topic", pa.string()),
         ("__partition", pa.int32()),
@@ -39,16 +39,26 @@ SCHEMA = pa.schema(
         ("__properties", pa.map_(pa.string(), pa.string())),
         ("__schemaVersion", pa.binary()),
         ("__txn", pa.string()),
-        ("value", pa.binary()),
     ]
 )
 
 
-def record_batch(
+def envelope(
     ledger: Ledger, first_entry: int, entries: Entries, messages: Messages
-) -> pa.RecordBatch:
-    """Return messages of a run that begins with `first_entry`, a row each."""
-    return _Columns(ledger, first_entry, entries, messages).batch()
+) -> list[pa.Array]:
+    """Return the columns of messages of a run that begins with `first_entry`."""
+    return _Columns(ledger, first_entry, entries, messages).arrays()
+
+
+def keys(messages: Messages) -> pa.Array:
+    """Return the keys of messages, as bytes."""
+    stored = arrays.binary(messages.buffer, messages.key)
+    if not messages.decoded_keys:
+        return stored
+    changed = stored.to_pylist()
+    for row, key in messages.decoded_keys.items():
+        changed[row] = key
+    return pa.array(changed, pa.binary())
 
 
 class _Columns:
@@ -66,7 +76,7 @@ class _Columns:
         self._lanes, of_row = np.unique(messages.entry, return_inverse=True)
         self._of_row = pa.array(of_row)
 
-    def batch(self) -> pa.RecordBatch:
+    def arrays(self) -> list[pa.Array]:
         messages, metadata = self._messages, self._entries.metadata
         partition = names.partition(self._topic)
         entry_id = messages.entry + self._first_entry
@@ -74,7 +84,7 @@ class _Columns:
         event = messages.event_time
         stored = self._entries.broker.numbers[fields.BROKER_TIMESTAMP]
         batch_index = messages.batch_index
-        columns = [
+        return [
             arrays.constant(self._topic, pa.string(), self._rows),
             arrays.constant(partition, pa.int32(), self._rows),
             arrays.constant(self._ledger.id, pa.int64(), self._rows),
@@ -89,16 +99,14 @@ class _Columns:
                 stored.signed[messages.entry], stored.present[messages.entry]
             ),
             self._index(),
-            self._key(),
+            keys(messages),
             arrays.binary(messages.buffer, messages.ordering_key),
             arrays.int64(messages.sequence_id.signed),
             self._of_entries(fields.PRODUCER_NAME, arrays.string),
             self._properties(),
             self._of_entries(fields.SCHEMA_VERSION, arrays.binary),
             self._transaction(),
-            arrays.binary(messages.buffer, messages.value),
         ]
-        return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 
     def _index(self) -> pa.Array:
         """Count back from the entry's index, which is that of its last message."""
@@ -109,15 +117,6 @@ class _Columns:
         )
         last = index.signed[messages.entry]
         return arrays.int64(last - behind, index.present[messages.entry])
-
-    def _key(self) -> pa.Array:
-        stored = arrays.binary(self._messages.buffer, self._messages.key)
-        if not self._messages.decoded_keys:
-            return stored
-        keys = stored.to_pylist()
-        for row, key in self._messages.decoded_keys.items():
-            keys[row] = key
-        return pa.array(keys, pa.binary())
 
     def _properties(self) -> pa.Array:
         buffer, found = self._messages.buffer, self._messages.properties

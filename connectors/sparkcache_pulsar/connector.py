@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sparkcache_pulsar import discovery, frames, names, records
-from sparkcache_pulsar.columns import SCHEMA
+from sparkcache_pulsar import discovery, frames, manifest, names, records, schemas
 from sparkcache_pulsar.decode import decode
-from sparkcache_pulsar.manifest import OPTION
+from sparkcache_pulsar.forms import form_of, without_form
 from sparkcache_pulsar.sequencefile import Layout
+from sparkcache_pulsar.values import values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -29,7 +29,7 @@ class PulsarConnector:
     """Topics of Apache Pulsar, offloaded to object stores or to files."""
 
     name = "pulsar"
-    option_names = frozenset({OPTION})
+    option_names = schemas.OPTION_NAMES | {manifest.OPTION}
 
     def __repr__(self) -> str:
         return "PulsarConnector()"
@@ -38,13 +38,14 @@ class PulsarConnector:
         """Return `persistent://tenant/namespace/topic`; raises ConfigError."""
         return names.full_name(topic)
 
-    def decoding(self, options: Mapping[str, str]) -> str:  # noqa: ARG002
-        """Return nothing: no option changes what rows look like."""
-        return ""
+    def decoding(self, options: Mapping[str, str]) -> str:
+        """Return the schema of values, and what becomes of those that do not match."""
+        found = schemas.decoding(options)
+        return "" if found is None else found.to_text()
 
-    def schema(self, decoding: str) -> pa.Schema:  # noqa: ARG002
+    def schema(self, decoding: str) -> pa.Schema:
         """Return the columns, spelled as the Pulsar connector for Spark does."""
-        return SCHEMA
+        return values(without_form(decoding)).schema
 
     def entry_columns(self) -> tuple[str, str]:
         """Return the names of the columns that hold ledger and entry id."""
@@ -58,7 +59,7 @@ class PulsarConnector:
         self, storage: Storage, topic: str, options: Mapping[str, str]
     ) -> Snapshot:
         """Find the ledgers of a topic in what brokers have offloaded."""
-        return discovery.discover(storage, topic, options)
+        return discovery.discover(storage, topic, options, self.decoding(options))
 
     def runs(self, extent: Extent, run_bytes: int) -> Sequence[Run]:
         """Cut an extent into runs of an equal number of entries, if it can be cut."""
@@ -70,7 +71,7 @@ class PulsarConnector:
         self, ledger: Ledger, extent: Extent, runs: Sequence[Run], stream: ByteStream
     ) -> Iterator[RawRun]:
         """Yield the records of each run as soon as its last one is there."""
-        if (layout := Layout.parse(ledger.decoding)) is not None:
+        if (layout := Layout.parse(form_of(ledger))) is not None:
             return records.split(layout, ledger, extent, runs, stream)
         return frames.split(ledger, extent, runs, stream)
 

@@ -17,16 +17,14 @@ from typing import TYPE_CHECKING
 
 from sparkcache.connector import LedgerMap
 from sparkcache.errors import SourceError
-from sparkcache.model import Ledger, Loss
+from sparkcache.model import Loss
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from sparkcache.model import Extent
+    from sparkcache.model import Extent, Ledger
     from sparkcache_pulsar.manifest import Listed
     from sparkcache_pulsar.uploads import Upload
-
-CONNECTOR = "pulsar"
 
 _log = logging.getLogger(__name__)
 
@@ -58,58 +56,61 @@ class Coverage:
 def cover(
     uploads: Sequence[Upload],
     listed: Listed | None,
-    topic: str,
     root: str,
+    as_ledger: Callable[[Upload], Ledger],
     last: Callable[[Ledger, Extent], int],
 ) -> Coverage:
-    """Choose among the uploads of a ledger, all of one topic, given with its place.
+    """Choose among the uploads of a ledger, all of one topic.
 
     `last` finds out from the data which entry is the last that an extent has.
     """
     whole = [upload for upload in uploads if not upload.is_piece]
     if sound := [upload for upload in whole if upload.fault is None]:
         if len(sound) > 1:
-            complete = [upload for upload in sound if _is_complete(upload, topic, last)]
+            complete = [
+                upload for upload in sound if _is_complete(upload, as_ledger, last)
+            ]
             sound = complete or sound
         chosen = _named(sound, listed)
-        return Coverage((LedgerMap(_ledger(chosen, topic), chosen.extents),))
-    pieces = [_ended(upload, topic, last) for upload in uploads if upload.is_piece]
+        return Coverage((LedgerMap(as_ledger(chosen), chosen.extents),))
+    pieces = [_ended(upload, as_ledger, last) for upload in uploads if upload.is_piece]
     chain = _chain(piece for piece in pieces if piece.fault is None)
     if not chain:
         return Coverage(missing=(given_up((whole or pieces)[0]),))
     missing = list(_gaps(chain, listed, root))
     broken = [piece for piece in pieces if piece.fault]
     missing += [given_up(piece) for piece in broken if not _is_covered(piece, chain)]
-    maps = tuple(LedgerMap(_ledger(piece, topic), piece.extents) for piece in chain)
+    maps = tuple(LedgerMap(as_ledger(piece), piece.extents) for piece in chain)
     return Coverage(maps, tuple(missing))
 
 
 def _is_complete(
-    upload: Upload, topic: str, last: Callable[[Ledger, Extent], int]
+    upload: Upload,
+    as_ledger: Callable[[Upload], Ledger],
+    last: Callable[[Ledger, Extent], int],
 ) -> bool:
     """Tell whether its last entry is there."""
     if upload.ends_here:
         return True
     end = upload.extents[-1]
     try:
-        return last(_ledger(upload, topic), end) == end.last
+        return last(as_ledger(upload), end) == end.last
     except SourceError:
         return False
 
 
-def _ended(piece: Upload, topic: str, last: Callable[[Ledger, Extent], int]) -> Upload:
+def _ended(
+    piece: Upload,
+    as_ledger: Callable[[Upload], Ledger],
+    last: Callable[[Ledger, Extent], int],
+) -> Upload:
     """Leave out entries that a piece may have and does not."""
     if piece.ends_here or piece.fault:
         return piece
     try:
-        return _up_to(piece, last(_ledger(piece, topic), piece.extents[-1]))
+        return _up_to(piece, last(as_ledger(piece), piece.extents[-1]))
     except SourceError as error:  # such as one that was deleted meanwhile
         return replace(piece, fault=error)
-
-
-def _ledger(upload: Upload, topic: str) -> Ledger:
-    assert upload.data is not None
-    return Ledger(CONNECTOR, topic, upload.ledger, upload.data, upload.decoding)
 
 
 def _named(sound: Sequence[Upload], listed: Listed | None) -> Upload:

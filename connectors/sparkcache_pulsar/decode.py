@@ -5,6 +5,7 @@
     payloads    -> one buffer   decompressed                       payloads.py
     batches     -> messages     a row each, as places in it        unbatching.py
     places      -> columns      copied together by Arrow           columns.py
+    values      -> columns      by their schema, if one is given   values.py
 
 Whatever is wrong with an entry takes that entry out, and is told; see faults.py.
 """
@@ -13,22 +14,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from sparkcache.connector import DecodedRun
 from sparkcache.model import Loss
-from sparkcache_pulsar.columns import record_batch
+from sparkcache_pulsar.columns import envelope
 from sparkcache_pulsar.entries import read_entries
 from sparkcache_pulsar.faults import Faults
+from sparkcache_pulsar.forms import form_of, without_form
 from sparkcache_pulsar.frames import Walk
 from sparkcache_pulsar.payloads import unpack
 from sparkcache_pulsar.sequencefile import Layout
 from sparkcache_pulsar.splitting import END
 from sparkcache_pulsar.unbatching import find_messages
 from sparkcache_pulsar.unfolding import Unfolded, unfold
+from sparkcache_pulsar.values import values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    import pyarrow as pa
 
     from sparkcache.connector import RawRun
     from sparkcache.model import Ledger
@@ -38,19 +41,24 @@ _MAX_GROUP_BYTES = 1 << 30  # an array's offsets are int32
 
 def decode(ledger: Ledger, raw: RawRun, batch_bytes: int) -> DecodedRun:
     """Decode a run; its losses are those of the raw run and what is found here."""
-    layout = Layout.parse(ledger.decoding)
+    layout = Layout.parse(form_of(ledger))
     cut = _walk(raw) if layout is None else unfold(layout, ledger, raw)
     faults = Faults(len(cut.starts))
     for entry, fault in cut.faults.items():
         faults.add(entry, *fault)
     batches: list[pa.RecordBatch] = []
     if cut.starts:
+        of_values = values(without_form(ledger.decoding))
         entries = read_entries(cut.data, cut.starts, faults)
         for lanes in entries.groups(min(batch_bytes, _MAX_GROUP_BYTES)):
             payloads = unpack(entries, lanes, faults)
             messages = find_messages(entries, payloads, faults)
+            if not len(messages.entry):
+                continue
+            messages, last = of_values.of(messages, faults)
             if len(messages.entry):
-                batch = record_batch(ledger, raw.run.first, entries, messages)
+                columns = envelope(ledger, raw.run.first, entries, messages) + last
+                batch = pa.RecordBatch.from_arrays(columns, schema=of_values.schema)
                 batches.extend(_pieces(batch, batch_bytes))
     losses = faults.losses(ledger, raw.run, cut.offsets) + raw.losses
     if cut.end is not None and not raw.losses:

@@ -21,9 +21,10 @@ from cachetools import LRUCache
 
 from sparkcache.connector import LedgerMap, Snapshot
 from sparkcache.errors import ConfigError
-from sparkcache.model import placed
+from sparkcache.model import Ledger, placed
 from sparkcache_pulsar import frames, unfolding
 from sparkcache_pulsar.coverage import Missing, cover, given_up, nowhere
+from sparkcache_pulsar.forms import form_of, with_form
 from sparkcache_pulsar.manifest import OPTION, read_manifest
 from sparkcache_pulsar.owners import find_owners, of_topic
 from sparkcache_pulsar.sequencefile import Layout
@@ -33,8 +34,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Set
 
     from sparkcache.connector import Storage
-    from sparkcache.model import Extent, Ledger
+    from sparkcache.model import Extent
     from sparkcache_pulsar.manifest import Listed
+    from sparkcache_pulsar.uploads import Upload
+
+CONNECTOR = "pulsar"
 
 _TOPICS_TOLD = 10
 _log = logging.getLogger(__name__)
@@ -43,13 +47,15 @@ _ends: LRUCache[tuple[Ledger, Extent], int] = LRUCache(maxsize=10_000)
 _ends_lock = Lock()
 
 
-def discover(storage: Storage, topic: str, options: Mapping[str, str]) -> Snapshot:
-    """Return the ledgers of a topic; see `Connector.discover`."""
+def discover(
+    storage: Storage, topic: str, options: Mapping[str, str], decoding: str
+) -> Snapshot:
+    """Return the ledgers of a topic, to be decoded so; see `Connector.discover`."""
     manifest = read_manifest(storage, options)
-    found = _find(storage, topic, manifest)
+    found = _find(storage, topic, manifest, decoding)
     if found.missing:
         # A broker may have written or deleted ledgers since the bucket was listed.
-        found = _find(storage, topic, manifest)
+        found = _find(storage, topic, manifest, decoding)
     if found.missing and options.get("failOnDataLoss", "true") != "false":
         raise found.missing[0].fault
     if topic not in found.topics:
@@ -86,7 +92,10 @@ class _Found:
 
 
 def _find(
-    storage: Storage, topic: str, manifest: Mapping[int, Listed] | None
+    storage: Storage,
+    topic: str,
+    manifest: Mapping[int, Listed] | None,
+    decoding: str,
 ) -> _Found:
     """List the bucket and choose what to read of it."""
     uploads = read_uploads(storage)
@@ -97,20 +106,27 @@ def _find(
     grouped = groupby(uploads, key=lambda upload: upload.ledger)
     of_ledger = {ledger: list(group) for ledger, group in grouped}
     anybodys = of_ledger.pop(NO_LEDGER, [])
-    place = placed(topic, storage.root)
+    as_ledger = partial(_ledger, placed(topic, storage.root), decoding)
     for ledger in sorted(of_ledger if manifest is None else manifest):
         listed = manifest[ledger] if manifest is not None else None
         mine = of_topic(of_ledger.get(ledger, []), topic, owners.get(ledger))
         if mine:
-            covered = cover(mine, listed, place, storage.root, partial(_last, storage))
+            last = partial(_last, storage)
+            covered = cover(mine, listed, storage.root, as_ledger, last)
             found.maps += covered.maps
             found.missing += covered.missing
         elif listed and listed.is_offloaded:
-            last = max(listed.entries - 1, 0)
-            found.missing.append(nowhere(storage.root, ledger, 0, last))
+            end = max(listed.entries - 1, 0)
+            found.missing.append(nowhere(storage.root, ledger, 0, end))
     if manifest is None or found.missing:
         found.missing += map(given_up, anybodys)
     return found
+
+
+def _ledger(place: str, decoding: str, upload: Upload) -> Ledger:
+    assert upload.data is not None
+    how = with_form(upload.form, decoding)
+    return Ledger(CONNECTOR, place, upload.ledger, upload.data, how)
 
 
 def _last(storage: Storage, ledger: Ledger, extent: Extent) -> int:
@@ -121,7 +137,7 @@ def _last(storage: Storage, ledger: Ledger, extent: Extent) -> int:
         return known
     stream = storage.open(ledger.object, extent.offset, extent.size_bytes)
     try:
-        if (layout := Layout.parse(ledger.decoding)) is not None:
+        if (layout := Layout.parse(form_of(ledger))) is not None:
             last = unfolding.last_entry(layout, ledger, extent, stream)
         else:
             last = frames.last_entry(ledger, extent, stream)

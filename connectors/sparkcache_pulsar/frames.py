@@ -25,6 +25,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from sparkcache.model import Run
+from sparkcache_pulsar.forms import STREAMING, form_of
 from sparkcache_pulsar.splitting import END, READ_BYTES, Splitter
 
 if TYPE_CHECKING:
@@ -36,9 +37,6 @@ if TYPE_CHECKING:
 
 MAGIC = 0xFBDBABCB
 STREAMING_MAGIC = 0x26A66D32
-STREAMING = "streaming"
-"""`Ledger.decoding` of ledgers in the streaming format."""
-
 HEADER_BYTES = 128
 FRAME_HEADER_BYTES = 12
 PADDING = b"\xfe\xdc\xde\xad"
@@ -130,7 +128,7 @@ def _header_fault(ledger: Ledger, extent: Extent, head: Buffer) -> Fault | None:
         return "a block header", f"{len(head)} bytes"
     header = _HEADER
     expected: tuple[int, ...] = MAGIC, HEADER_BYTES, extent.size_bytes, extent.first
-    if ledger.decoding == STREAMING:
+    if form_of(ledger) == STREAMING:
         header = _STREAMING_HEADER
         expected = (STREAMING_MAGIC, *expected[1:], ledger.id)
     found = header.unpack_from(head)

@@ -31,6 +31,7 @@ from sparkcache_pulsar.sequencefile import (
     EndOfData,
     Layout,
     block_values,
+    plain_header_bytes,
     read_block,
     read_header,
     read_keys,
@@ -157,6 +158,9 @@ def _read_index(uri: str, data: bytes) -> list[tuple[int, int]]:
     if not data:
         return []
     layout = read_header(cursor, LONG)
+    if not cursor.left and len(data) != plain_header_bytes(layout, LONG):
+        # MapFile writes no metadata. So this header has run on over what follows it.
+        raise cursor.fault("places behind a header", "the end of the data")
     return list(_places(cursor, layout))
 
 

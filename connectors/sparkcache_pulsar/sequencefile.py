@@ -26,6 +26,7 @@ import numpy as np
 
 from sparkcache.errors import SourceError
 from sparkcache_pulsar import hadoop_codecs
+from sparkcache_pulsar.forms import SEQUENCE_FILE
 
 if TYPE_CHECKING:
     from sparkcache_pulsar.protobuf import Ints
@@ -39,14 +40,13 @@ RECORDS, RECORD_COMPRESSED, BLOCK_COMPRESSED = "records", "record", "block"
 
 _MAGIC = b"SEQ\6"
 _ESCAPE = b"\xff\xff\xff\xff"
-_FORMAT = "sequencefile"
 _INT = struct.Struct(">i")
 _MAX_RECORDS = 1 << 22  # a block is closed once it has 1 MB
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How the records of a file are stored. As text it is `Ledger.decoding`.
+    """How the records of a file are stored. As text it is a form.
 
     Attributes:
         kind: Plain records, records whose values are compressed, or blocks.
@@ -63,13 +63,13 @@ class Layout:
     def parse(cls, text: str) -> Layout | None:
         """Read what `str` wrote; None for anything else."""
         match text.split("/"):
-            case [name, kind, codec, sync] if name == _FORMAT:
+            case [name, kind, codec, sync] if name == SEQUENCE_FILE:
                 return cls(kind, codec, bytes.fromhex(sync))
             case _:
                 return None
 
     def __str__(self) -> str:
-        return f"{_FORMAT}/{self.kind}/{self.codec}/{self.sync.hex()}"
+        return f"{SEQUENCE_FILE}/{self.kind}/{self.codec}/{self.sync.hex()}"
 
     def decompress(self, data: memoryview, limit: int) -> bytes:
         """Return what stands for `data`; raises CodecError."""
@@ -170,6 +170,13 @@ def read_header(cursor: Cursor, value_class: str) -> Layout:
     kind = RECORD_COMPRESSED if is_compressed else RECORDS
     sync = bytes(cursor.take(SYNC_BYTES, "a sync marker"))
     return Layout(BLOCK_COMPRESSED if in_blocks else kind, codec, sync)
+
+
+def plain_header_bytes(layout: Layout, value_class: str) -> int:
+    """Return how long a header is that has no metadata."""
+    texts = [LONG, value_class, *([layout.codec] if layout.codec else [])]
+    flags = 2
+    return len(_MAGIC) + sum(1 + len(text) for text in texts) + flags + 4 + SYNC_BYTES
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from cachetools import LRUCache
 
 from sparkcache.errors import SourceError
 from sparkcache_pulsar import names
-from sparkcache_pulsar.frames import STREAMING
+from sparkcache_pulsar.forms import STREAMING
 from sparkcache_pulsar.index import parse_index
 from sparkcache_pulsar.mapfile import read_map_file
 from sparkcache_pulsar.names import FileKey, Key, SegmentKey
@@ -52,7 +52,7 @@ class Upload:
         topic: Whose it is; None if that cannot be known.
         extents: Where the entries lie; none if its index cannot be read.
         data: The object they lie in; None if there is none.
-        decoding: As in `Ledger`.
+        form: How its records are stored; see `forms`.
         is_piece: Whether the ledger may go on in other objects.
         ends_here: Whether it is known that the last of these entries is there.
         fault: Why entries cannot be read from it.
@@ -64,7 +64,7 @@ class Upload:
     topic: str | None = None
     extents: tuple[Extent, ...] = ()
     data: ObjectId | None = None
-    decoding: str = ""
+    form: str = ""
     is_piece: bool = False
     ends_here: bool = True
     fault: SourceError | None = None
@@ -153,7 +153,7 @@ def _read_segment(key: SegmentKey, topic: str | None, stored: StoredObject) -> _
             key.uuid,
             topic,
             piece.extents,
-            decoding=STREAMING,
+            form=STREAMING,
             is_piece=True,
             ends_here=piece.ends_here,
         )

@@ -4,8 +4,8 @@ A plan says which scans will come. A scan that has begun has a cursor, which say
 it is and how fast it moves. One that has not begun is expected to take as long again
 as it has been waited for: so a plan that is never carried out is forgotten little by
 little, and a scan that follows right behind another is not taken for one that comes
-after its end. (On staggered scans of uneven speed this reads 1.035 times what Belady's
-MIN does at worst; to expect it when the running ones end, 1.09 times.)
+after its end. (To expect it when those running have ended reads up to 9 % more than
+Belady's MIN where this reads 4 %, on scans that begin at random.)
 
 Time is counted in ticks; see `Speed`.
 
@@ -16,7 +16,7 @@ run, since plans and cursors are.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, OrderedDict
 from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from sparkcache.consumers.plan import Consumer, Plan
     from sparkcache.consumers.reader import Reader
     from sparkcache.model import RunKey
+
+_AXES_REMEMBERED = 10_000  # of topics; an extent takes about 200 bytes
 
 
 @dataclass(slots=True)
@@ -50,7 +52,7 @@ class _Waiting:
 
 @dataclass(slots=True)
 class _Topic:
-    axis: Axis = field(default_factory=Axis)
+    axis: Axis
     scans: dict[ScanId, Cursor] = field(default_factory=dict)
     waiting: dict[str, _Waiting] = field(default_factory=dict)  # by plan
 
@@ -72,6 +74,8 @@ class Forecast:
     def __init__(self) -> None:
         self._expected = ExpectedReads()
         self._topics: dict[str, _Topic] = {}
+        # Longer than topics: runs may be held of one that nobody reads just now.
+        self._axes: OrderedDict[str, Axis] = OrderedDict()
         self._tick = 0
         self._passed_bytes = 0.0
 
@@ -156,10 +160,8 @@ class Forecast:
 
     def place(self, key: RunKey) -> float:
         """Return where in its topic a run begins."""
-        topic = self._topics.get(key.ledger.topic)
-        if topic is None:
-            return 0.0
-        return topic.axis.at(Position(key.ledger.id, key.run.first))
+        axis = self._axes.get(key.ledger.topic)
+        return axis.at(Position(key.ledger.id, key.run.first)) if axis else 0.0
 
     def cuts(self, name: str) -> list[float]:
         """Return the places where who reads next changes, ascending.
@@ -204,7 +206,19 @@ class Forecast:
                 assert cursor.is_open or topic.is_planned(cursor)
 
     def _topic(self, name: str) -> _Topic:
-        return self._topics.setdefault(name, _Topic())
+        topic = self._topics.get(name)
+        if topic is None:
+            axis = self._axes.setdefault(name, Axis())
+            self._axes.move_to_end(name)
+            topic = self._topics[name] = _Topic(axis)
+            while len(self._axes) > max(_AXES_REMEMBERED, len(self._topics)):
+                self._forget_axis()
+        return topic
+
+    def _forget_axis(self) -> None:
+        """Forget the axis of a topic that nobody reads, the one longest unused."""
+        name = next(name for name in self._axes if name not in self._topics)
+        del self._axes[name]
 
     def _cursor(
         self, topic: _Topic, reader: Reader, plan_ids: tuple[str, ...], at: float

@@ -31,7 +31,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m sparkcache.simulate",
         description="What a recorded pipeline would have read from the storage with "
-        "other settings. MIN is an oracle that no policy can beat.",
+        "other settings. MIN is an oracle: nobody reads less where runs are of one "
+        "size, and hardly less where they are not.",
     )
     parser.add_argument("trace", type=Path, help="a trace, as spark.sparkcache.trace")
     parser.add_argument(

@@ -1,9 +1,9 @@
-"""What an oracle would have read: the mark that no cache can beat.
+"""What an oracle would have read: the mark for every cache.
 
 MIN keeps what is needed next and gives up what is needed last, and does not take in
-what is needed later than all that. With runs of one size nothing reads less. With
-runs of several sizes the least is hard to find (it is NP-hard), and the same rule, the
-best known simple one, stands for it.
+what is needed later than all that. With runs of one size nothing reads less. With runs
+of several sizes the least is hard to find (it is NP-hard). The same rule stands for it;
+by luck a policy may read a little less.
 
 Source: L. A. Belady, A study of replacement algorithms for a virtual-storage
 computer, 1966. Different here: a run that is not taken in is possible.

@@ -10,10 +10,13 @@ from conftest import TOPIC, Topic, write
 
 import sparkcache
 from sparkcache import ConfigError
+from sparkcache.cache import Policy, Settings, Ttl
 from sparkcache.metrics import Metrics
 from sparkcache.model import Position
+from sparkcache.simulate import simulate
 from sparkcache.source.executors import node_metrics
 from sparkcache.source.planning import scans_of
+from sparkcache.trace import parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
+
+LONG = Ttl(create_s=1e6, after_read_s=None, expected_s=1e6)
 
 
 class Node:
@@ -42,7 +47,9 @@ class Node:
 def node(spark: SparkSession, tmp_path: Path) -> Node:
     """The session's node, which is emptied of what other tests have read."""
     spark.conf.set("spark.sparkcache.maxBytes", "0")
-    write(tmp_path / "warm-up").load(spark).limit(1).collect()
+    compute(
+        write(tmp_path / "warm-up").load(spark)
+    )  # to its end: nothing is on its way
     spark.conf.unset("spark.sparkcache.maxBytes")
     return Node(spark)
 
@@ -288,3 +295,105 @@ def test_nothing_to_plan_is_an_error(spark: SparkSession) -> None:
         sparkcache.plan(spark.range(3)),
     ):
         pass
+
+
+@pytest.mark.parametrize(
+    "twice",
+    [
+        pytest.param(lambda rows: rows.union(rows), id="a union with itself"),
+        pytest.param(lambda rows: rows.union(rows).coalesce(3), id="coalesced"),
+        pytest.param(
+            lambda rows: rows.join(rows.select("__messageId"), "__messageId"),
+            id="a self-join",
+        ),
+    ],
+)
+def test_what_a_query_reads_twice_is_gone_when_it_has(
+    spark: SparkSession, topic: Topic, node: Node, twice: Any
+) -> None:
+    rows = twice(topic.load(spark, minPartitions="3"))
+    with sparkcache.plan(rows):
+        compute(rows)
+        counted = node.counted()
+    assert counted.received_bytes == topic.size_bytes
+    assert counted.requests == 2 * counted.inserts
+    assert counted.evicted_by_last_read == counted.inserts
+    assert counted.runs <= 0
+
+
+def test_a_coalesced_scan_counts_each_of_its_partitions(
+    spark: SparkSession, topic: Topic, node: Node
+) -> None:
+    rows = topic.load(spark, minPartitions="6").coalesce(1)
+    with sparkcache.plan(rows):
+        compute(rows)
+        counted = node.counted()
+    assert counted.evicted_by_last_read == counted.inserts == counted.requests
+
+
+def test_an_exchange_that_is_reused_holds_nothing_beyond_its_plan(
+    spark: SparkSession, topic: Topic, node: Node
+) -> None:
+    counts = topic.load(spark).groupBy("__entryId").count()
+    both = counts.join(counts.withColumnRenamed("count", "again"), "__entryId")
+    with sparkcache.plan(both):
+        both.collect()
+    counted = node.counted()
+    assert counted.received_bytes == topic.size_bytes
+    assert counted.evicted_by_last_read + counted.evicted_by_plan_end > 0
+    assert counted.runs <= 0
+
+
+def test_a_plan_that_is_not_carried_out_holds_nothing_beyond_its_end(
+    spark: SparkSession, topic: Topic, node: Node
+) -> None:
+    rows = topic.load(spark)
+    with sparkcache.plan(rows, rows, rows):
+        compute(rows)
+        assert node.counted().runs == node.counted().inserts > 0
+    assert node.counted().runs <= 0
+
+
+def test_next_read_fetches_less_than_expected_reads_where_little_fits(
+    spark: SparkSession, topic: Topic, node: Node
+) -> None:
+    rows = topic.load(spark)
+    with sparkcache.plan(rows, rows):
+        compute(rows)
+        whole_bytes = node.counted().held_bytes
+    received = {}
+    try:
+        spark.conf.set("spark.sparkcache.maxBytes", str(whole_bytes // 2))
+        for policy in ("next-read", "expected-reads"):
+            spark.conf.set("spark.sparkcache.policy", policy)
+            before = node.counted()
+            with sparkcache.plan(*[rows] * 4):
+                for _ in range(4):
+                    compute(rows)
+            received[policy] = (node.counted() - before).received_bytes
+            assert node.counted().runs <= 0
+    finally:
+        spark.conf.unset("spark.sparkcache.maxBytes")
+        spark.conf.unset("spark.sparkcache.policy")
+    assert topic.size_bytes < received["next-read"] < received["expected-reads"]
+
+
+def test_a_recorded_pipeline_can_be_simulated(
+    spark: SparkSession, topic: Topic, node: Node, tmp_path: Path
+) -> None:
+    rows = topic.load(spark, minPartitions="3")
+    try:
+        spark.conf.set("spark.sparkcache.trace", str(tmp_path / "traces"))
+        with sparkcache.plan(rows, rows):
+            compute(rows)
+            compute(rows)
+        counted = node.counted()
+    finally:
+        spark.conf.unset("spark.sparkcache.trace")
+        compute(rows)  # tells the node
+    [path] = (tmp_path / "traces").iterdir()
+    trace = parse(path.read_text().splitlines(), path.name)
+    outcome = simulate(trace, Settings(1 << 30, 1000, LONG, Policy.NEXT_READ))
+    assert outcome.reads == counted.requests
+    assert outcome.loads == counted.inserts
+    assert outcome.loaded_bytes == pytest.approx(topic.size_bytes, rel=0.05)

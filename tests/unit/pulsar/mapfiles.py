@@ -87,9 +87,8 @@ class Format:
                 text(values),
                 bytes([compressed, self.kind == "block"]),
                 text(codec) if compressed else b"",
-                struct.pack(">i", 1),
-                text("who"),
-                text("a test"),
+                struct.pack(">i", values == BYTES),
+                text("who") + text("a test") if values == BYTES else b"",
                 SYNC,
             )
         )

@@ -220,6 +220,14 @@ def test_an_index_of_a_header_alone_is_empty() -> None:
     assert OTHER_UUID in found.ledger.object.uri
 
 
+def test_an_index_whose_header_runs_on_is_not_empty() -> None:
+    header = index_file([])
+    swallowing = header[:-20] + struct.pack(">i", 1) + bytes([9]) + bytes(11)
+    storage = store_files(MemoryStorage(), (DATA, swallowing + bytes(15)))
+    with pytest.raises(SourceError, match="places behind a header"):
+        CONNECTOR.discover(storage, TOPIC, {})
+
+
 @pytest.mark.parametrize("format_", FORMATS, ids=str)
 def test_of_several_uploads_one_that_is_whole_is_taken(format_: Format) -> None:
     """The index says where entries begin, not where the last one ends."""

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import hypothesis.strategies as st
 
-from sparkcache.testing import MemoryStorage
+from sparkcache.testing import MemoryStorage, read_topic
+from sparkcache_pulsar import PulsarConnector
 from sparkcache_pulsar.testing import (
     Codec,
     Entry,
@@ -17,7 +18,7 @@ from sparkcache_pulsar.testing import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 TOPIC = "persistent://shop/eu/orders"
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -135,3 +136,13 @@ batches = st.builds(
 )
 singles = st.builds(Entry, st.tuples(messages), st.just(False), **_common)
 entries = st.one_of(batches, singles)
+
+
+def read_values(
+    payloads: Sequence[bytes | None], options: Mapping[str, str]
+) -> list[Any]:
+    """Write values to a topic and read them back, of which none may be lost."""
+    written = [Entry(tuple(Message(payload) for payload in payloads))]
+    rows, losses = read_topic(PulsarConnector(), store(written), TOPIC, options)
+    assert not losses
+    return [row["value"] for row in rows]

@@ -1,0 +1,236 @@
+"""The schema that a user gave, in whichever form it was at hand.
+
+    STRING                                       a primitive's name
+    {"type": "record", ...}                      Avro's notation
+    {"type": "AVRO", "schema": ..., ...}         as `pulsar-admin schemas get` prints
+    {"version": 3, "schemaInfo": {...}}          the same, with its version
+    {"type": "AVRO", "data": "...", ...}         as the admin REST interface answers
+    {"fileDescriptorSet": "...", ...}            the definition of a PROTOBUF_NATIVE one
+    a FileDescriptorSet                          in base64, or as protoc writes it
+
+or the path of a file with one of these. A file is read here, once, by the driver.
+
+Source: SchemaUtils, KeyValueSchemaInfo and ProtobufNativeSchemaData of Apache Pulsar.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode
+from binascii import Error as Base64Error
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+from sparkcache.errors import ConfigError
+from sparkcache_pulsar.schemas.decoders import decoder
+from sparkcache_pulsar.schemas.notation import parse_definition
+from sparkcache_pulsar.schemas.primitives import TYPES as PRIMITIVES
+from sparkcache_pulsar.schemas.protobuf_files import protobuf_spec
+from sparkcache_pulsar.schemas.spec import (
+    AVRO,
+    INLINE,
+    JSON,
+    KEY_VALUE,
+    PROTOBUF_NATIVE,
+    SEPARATED,
+    Decoding,
+    Mode,
+    Spec,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+OPTION_NAMES = frozenset({"valueSchema", "schemaType", "messageName", "mode"})
+
+_TYPES = PRIMITIVES | {AVRO, JSON, PROTOBUF_NATIVE, KEY_VALUE}
+_OF_OTHERS = {"PROTOBUF", "AUTO", "AUTO_CONSUME", "AUTO_PUBLISH"}
+_MAX_FILE_BYTES = 16 << 20
+_JSON_BEGINS = frozenset('{["')
+
+
+def decoding(options: Mapping[str, str]) -> Decoding | None:
+    """Return how options want values decoded; None if not at all.
+
+    Raises ConfigError for a schema that has no columns.
+    """
+    given = {name: options[name].strip() for name in OPTION_NAMES & options.keys()}
+    text = given.get("valueSchema", "")
+    if not text:
+        for name in sorted(given):
+            raise ConfigError(
+                f"option {name}={given[name]!r}: says how values are decoded, which "
+                "they are with the option valueSchema alone"
+            )
+        return None
+    spec = _spec(_content(text), _type(given), given.get("messageName", ""))
+    if given.get("messageName") and spec.type != PROTOBUF_NATIVE:
+        raise ConfigError(
+            f"option messageName={given['messageName']!r}: the schema is of type "
+            f"{spec.type}, whose values have no such name"
+        )
+    decoder(spec)
+    return Decoding(spec, _mode(given))
+
+
+def _type(given: Mapping[str, str]) -> str:
+    type_ = given.get("schemaType", "").upper()
+    if type_ and type_ not in _TYPES:
+        raise ConfigError(
+            f"option schemaType={type_!r}: must be one of {', '.join(sorted(_TYPES))}"
+            f"{_HINT if type_ == 'PROTOBUF' else ''}"
+        )
+    return type_
+
+
+_HINT = (
+    "; of a PROTOBUF schema take the FileDescriptorSet, as protoc --include_imports "
+    "--descriptor_set_out=FILE writes it, and schemaType=PROTOBUF_NATIVE"
+)
+
+
+def _mode(given: Mapping[str, str]) -> Mode:
+    text = given.get("mode", Mode.FAILFAST)
+    try:
+        return Mode(text.upper())
+    except ValueError:
+        raise ConfigError(
+            f"option mode={text!r}: must be {' or '.join(Mode)}"
+        ) from None
+
+
+def _content(text: str) -> bytes:
+    """Return what was given itself, or what is in the file that it names."""
+    if text[0] in _JSON_BEGINS or text.upper() in _TYPES | _OF_OTHERS:
+        return text.encode()
+    path = Path(unquote(urlsplit(text).path) if text.startswith("file:") else text)
+    try:
+        size_bytes = path.stat().st_size
+        is_file = path.is_file()  # reading from a device may have no end
+    except (OSError, ValueError) as error:
+        with suppress(Base64Error):
+            return b64decode(text, validate=True)
+        raise ConfigError(
+            f"option valueSchema={text[:200]!r}: neither a schema (JSON, or one of "
+            f"{', '.join(sorted(PRIMITIVES))}), nor a file: {error}"
+        ) from error
+    if not is_file or not 0 < size_bytes <= _MAX_FILE_BYTES:
+        raise ConfigError(
+            f"option valueSchema: {path} must be a file of at most {_MAX_FILE_BYTES} "
+            "bytes, and not empty"
+        )
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"option valueSchema: {error}") from error
+
+
+def _spec(content: bytes, type_: str, message: str) -> Spec:
+    try:
+        text = content.decode().strip()
+        schema = json.loads(text) if text[:1] in _JSON_BEGINS else text
+    except (ValueError, RecursionError) as error:
+        if type_ in {"", PROTOBUF_NATIVE} and content[:1] == b"\x0a":
+            return protobuf_spec(content, message)  # which begins with its first file
+        raise ConfigError(f"option valueSchema: no JSON: {error}") from error
+    if isinstance(schema, str) and text[:1] != '"':
+        if schema.upper() in _TYPES | _OF_OTHERS:
+            return _of_info({"type": schema}, type_, message)
+        if content[:1] == b"\x0a":
+            return protobuf_spec(content, message)
+        return protobuf_spec(_base64(text), message)
+    if isinstance(schema, dict) and isinstance(schema.get("schemaInfo"), dict):
+        schema = schema["schemaInfo"]
+    if isinstance(schema, dict) and _is_info(schema):
+        return _of_info(schema, type_, message)
+    if isinstance(schema, dict) and "fileDescriptorSet" in schema:
+        return _of_definition(PROTOBUF_NATIVE, schema, message)
+    return _of_definition(type_ or AVRO, schema, message)
+
+
+def _is_info(schema: dict[str, Any]) -> bool:
+    """Tell Pulsar's types, which are upper-case, from Avro's."""
+    return schema.get("type") in _TYPES | _OF_OTHERS
+
+
+def _of_info(info: dict[str, Any], wanted: str, message: str) -> Spec:
+    """Read a SchemaInfo."""
+    type_ = str(info["type"]).upper()
+    if wanted not in {"", type_}:
+        raise ConfigError(
+            f"option schemaType={wanted!r}: the schema itself says {type_}"
+        )
+    if type_ in _OF_OTHERS:
+        raise ConfigError(
+            f"option valueSchema: values of type {type_} cannot be decoded"
+            f"{_HINT if type_ == 'PROTOBUF' else ''}"
+        )
+    definition = info.get("schema", info.get("data", ""))
+    if type_ == KEY_VALUE:
+        properties = info.get("properties")
+        known = properties if isinstance(properties, dict) else {}
+        return _pair(definition, known, message)
+    return _of_definition(type_, definition, message)
+
+
+def _pair(definition: object, properties: dict[str, str], message: str) -> Spec:
+    """Read a SchemaInfo of type KEY_VALUE: two of them, or two definitions.
+
+    Of definitions the properties say the types.
+    """
+    parts = _parsed(definition)
+    if not isinstance(parts, dict) or not {"key", "value"} <= parts.keys():
+        raise ConfigError(
+            "option valueSchema: a KEY_VALUE schema must have those of key and value, "
+            "as pulsar-admin schemas get prints them"
+        )
+    encoding = str(properties.get("kv.encoding.type") or INLINE)
+    if encoding not in {INLINE, SEPARATED}:
+        raise ConfigError(f"option valueSchema: kv.encoding.type is {encoding!r}")
+    specs = {}
+    for name in ("key", "value"):
+        part = parts[name]
+        if not (isinstance(part, dict) and _is_info(part)):
+            type_ = properties.get(f"{name}.schema.type", "BYTES")
+            part = {"type": type_, "schema": part}
+        specs[name] = _of_info(part, "", message)
+        if specs[name].type == KEY_VALUE:
+            raise ConfigError("option valueSchema: a KEY_VALUE schema in another")
+    return Spec(KEY_VALUE, encoding=encoding, key=specs["key"], value=specs["value"])
+
+
+def _of_definition(type_: str, definition: object, message: str) -> Spec:
+    if type_ in PRIMITIVES:
+        return Spec(type_)
+    definition = _parsed(definition)
+    if type_ == PROTOBUF_NATIVE:
+        if isinstance(definition, dict):
+            message = message or str(definition.get("rootMessageTypeName", ""))
+            definition = definition.get("fileDescriptorSet")
+        return protobuf_spec(_base64(definition), message)
+    if type_ == KEY_VALUE:
+        return _pair(definition, {}, message)
+    text = json.dumps(definition, sort_keys=True, separators=(",", ":"))
+    parse_definition(text)
+    return Spec(type_, text)
+
+
+def _parsed(definition: object) -> object:
+    """Parse what is text of JSON."""
+    if not (isinstance(definition, str) and definition[:1] in _JSON_BEGINS):
+        return definition
+    try:
+        return json.loads(definition)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"option valueSchema: no JSON: {error}") from error
+
+
+def _base64(text: object) -> bytes:
+    try:
+        return b64decode(str(text), validate=True)
+    except ValueError as error:
+        raise ConfigError(
+            f"option valueSchema: no FileDescriptorSet in base64: {error}"
+        ) from error

@@ -1,0 +1,91 @@
+"""How much each policy reads from the storage, next to one who knows the future.
+
+    python tests/benchmarks/policies.py [--json] [--save]
+
+By workload (see `workloads`), cache size (a share of all runs that are read) and
+policy: bytes read from the storage / bytes that Belady's MIN reads. Of these ratios the
+worst and the mean of each policy: `lru_over_min_mean` and so on. `loaded` are MIN's
+bytes / bytes read. Workloads in which consumers break off or never come count apart:
+what a plan says is not what happens then, and MIN knows it (`..._broken_worst`).
+
+The real core is driven for next-read and for PIP-430 (the policy expected-reads, with
+PIP-430's trigger, watermark and requeues), with times to live that do not matter; see
+`baselines` for the others. `pip430_scenario_hit_rate` is next-read's in the scenario of
+`rolling_restart`, where PIP-430 published 98.4 %.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ProcessPoolExecutor
+from statistics import mean
+from typing import Any
+
+import record
+import rolling_restart
+from baselines import GENERAL, dag_aware, farthest_reference, fewest_references, general
+from workloads import BROKEN, WORKLOADS
+
+from sparkcache.cache import Policy, Settings, Ttl
+from sparkcache.simulate import belady, simulate
+
+SHARES = (0.02, 0.10, 0.25, 0.50)
+ENDLESS = Ttl(create_s=1e9, after_read_s=None, expected_s=1e9)
+OWN = {"next-read": Policy.NEXT_READ, "PIP-430": Policy.EXPECTED_READS}
+DAG_AWARE = {"LRC": fewest_references, "MRD": farthest_reference}
+KEYS = {
+    "next-read": "next_read",
+    "PIP-430": "pip430",
+    "S3-FIFO": "s3fifo",
+    "W-TinyLFU": "wtinylfu",
+}
+
+
+def measure() -> dict[str, Any]:
+    """Compare on every workload."""
+    with ProcessPoolExecutor() as pool:
+        scenario = pool.submit(rolling_restart.hit_rates)
+        table = dict(zip(WORKLOADS, pool.map(compare, WORKLOADS), strict=True))
+        broken = dict(zip(BROKEN, pool.map(compare, BROKEN), strict=True))
+        rates = scenario.result()
+    cells = [cell for row in table.values() for cell in row.values()]
+    broken_cells = [cell for row in broken.values() for cell in row.values()]
+    result: dict[str, Any] = {}
+    for policy in (*OWN, *DAG_AWARE, *GENERAL):
+        ratios = [cell[policy] for cell in cells]
+        name = KEYS.get(policy, policy.lower())
+        result[f"{name}_over_min_worst"] = max(ratios)
+        result[f"{name}_over_min_mean"] = round(mean(ratios), 3)
+        result[f"{name}_over_min_broken_worst"] = max(c[policy] for c in broken_cells)
+    result["next_read_over_pip430_worst"] = round(
+        max(cell["next-read"] / cell["PIP-430"] for cell in (*cells, *broken_cells)), 3
+    )
+    result["pip430_scenario_hit_rate"] = rates["next-read"]
+    return result | {"pip430_scenario": rates, "over_min": table | broken}
+
+
+def compare(workload: str) -> dict[str, dict[str, float]]:
+    """Return, by size of the cache, what each policy reads over what MIN does."""
+    trace = (WORKLOADS | BROKEN)[workload]()
+    whole_bytes = sum(map(trace.size_bytes, trace.runs))
+    row = {}
+    for share in SHARES:
+        max_bytes = round(whole_bytes * share)
+        least = belady(trace, max_bytes)
+        loaded = {
+            name: simulate(
+                trace, Settings(max_bytes, 10**9, ENDLESS, policy)
+            ).loaded_bytes
+            for name, policy in OWN.items()
+        }
+        for name, worth in DAG_AWARE.items():
+            loaded[name] = dag_aware(trace, max_bytes, worth)
+        for name in GENERAL:
+            loaded[name] = general(trace, name, max_bytes)
+        row[f"{share:.0%}"] = {
+            "loaded": round(least.loaded_bytes / least.read_bytes, 3)
+        } | {name: round(got / least.loaded_bytes, 3) for name, got in loaded.items()}
+    return row
+
+
+if __name__ == "__main__":
+    record.run("policies", measure, ("libcachesim",))

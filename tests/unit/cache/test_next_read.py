@@ -1,0 +1,325 @@
+"""The run that its next planned reader comes to last goes first."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field, replace
+from math import inf
+
+import pytest
+from cache_cases import PULSAR, key, keys
+from foresight import Exactly
+
+from sparkcache.cache import Policy, RunCache, Settings
+from sparkcache.model import RunKey
+
+ENDLESS = replace(PULSAR, create_s=1e9, expected_s=1e9)
+
+
+@dataclass
+class Told:
+    """When each run is read next, as the test says; with cuts between all of them."""
+
+    ticks: dict[RunKey, float]
+    borders: dict[str, list[float]] = field(default_factory=dict)
+    tick: int = 0
+
+    def place(self, key: RunKey) -> float:
+        return float(key.run.first)
+
+    def cuts(self, topic: str) -> list[float]:
+        told = [where.run.first for where in self.ticks if where.ledger.topic == topic]
+        return self.borders.get(topic, [float(first) for first in sorted(told)])
+
+    def ticks_until_read(self, topic: str, place: float) -> float:
+        return next(
+            ticks
+            for found, ticks in self.ticks.items()
+            if found.ledger.topic == topic and found.run.first == place
+        )
+
+
+def cache_of(
+    told: Told, max_bytes: int, sizes: dict[RunKey, int] | None = None
+) -> RunCache[str]:
+    """A cache that holds all runs of which something is told."""
+    settings = Settings(max_bytes, 100, ENDLESS, Policy.NEXT_READ)
+    cache: RunCache[str] = RunCache(settings, told)
+    for where, ticks in told.ticks.items():
+        size_bytes = 1 if sizes is None else sizes.get(where, 0)
+        if size_bytes:
+            fits, _ = cache.reserve(size_bytes, 0.0, where)
+            assert fits
+            cache.insert(
+                where,
+                "",
+                size_bytes=size_bytes,
+                expected_reads=int(ticks < inf),
+                now_s=0.0,
+            )
+    cache.check()
+    return cache
+
+
+A = [key(index, topic="a") for index in range(6)]
+B = [key(index, topic="b") for index in range(6)]
+
+
+def test_the_farthest_of_all_topics_goes() -> None:
+    told = Told({A[0]: 1, A[1]: 5, B[0]: 2, B[1]: 9, A[2]: 0})
+    cache = cache_of(told, 5)
+    assert keys(cache.evict(1, 0)) == [B[1]]
+    assert keys(cache.evict(2, 0)) == [A[1], B[0]]
+    cache.check()
+
+
+def test_between_cuts_the_last_one_is_the_candidate() -> None:
+    # One reader stands before run 3, another before run 0.
+    told = Told(
+        {A[0]: 10, A[1]: 11, A[2]: 12, A[3]: 1, A[4]: 2, A[5]: 3}, {"a": [30.0]}
+    )
+    cache = cache_of(told, 6)
+    assert keys(cache.evict(4, 0)) == [A[2], A[1], A[0], A[5]]
+
+
+def test_a_newcomer_that_is_farther_than_all_is_not_taken_in() -> None:
+    told = Told({A[0]: 1, A[1]: 5})
+    cache = cache_of(told, 2)
+    told.ticks[B[0]] = 5
+    assert cache.reserve(1, 0, B[0]) == (False, [])
+    assert cache.counters.declined == 1
+    told.ticks[B[0]] = 4
+    fits, evicted = cache.reserve(1, 0, B[0])
+    assert fits
+    assert keys(evicted) == [A[1]]
+    cache.check()
+
+
+def test_nothing_goes_unless_enough_goes() -> None:
+    told = Told({A[0]: 2, A[1]: 9, A[2]: 8})
+    cache = cache_of(told, 30, {A[0]: 20, A[1]: 5, A[2]: 5})
+    told.ticks[B[0]] = 5
+    assert cache.reserve(11, 0, B[0]) == (False, [])
+    assert set(keys(cache.runs())) == {A[0], A[1], A[2]}
+    cache.check()
+    fits, evicted = cache.reserve(10, 0, B[0])
+    assert fits
+    assert keys(evicted) == [A[1], A[2]]
+
+
+def test_what_nobody_is_expected_to_read_goes_first() -> None:
+    told = Told({A[0]: 100, B[0]: inf, B[1]: inf, A[1]: 3})
+    cache = cache_of(told, 4)
+    assert keys(cache.evict(3, 0)) == [B[0], B[1], A[0]]
+
+
+def test_what_nobody_is_expected_to_read_makes_no_room_for_itself() -> None:
+    told = Told({A[0]: 100, A[1]: 3, B[0]: inf})
+    cache = cache_of(told, 3)
+    told.ticks[B[1]] = told.ticks[B[2]] = inf
+    fits, evicted = cache.reserve(1, 0, B[1])
+    assert fits
+    assert keys(evicted) == [B[0]]  # but at the cost of its equals
+    assert cache.reserve(1, 0, B[2]) == (False, [])
+
+
+def test_who_must_have_room_gets_it() -> None:
+    cache = cache_of(Told({A[0]: 0, A[1]: 0}), 2)
+    fits, evicted = cache.reserve(1, 0)
+    assert fits
+    assert len(evicted) == 1
+
+
+def test_what_readers_map_is_passed_over() -> None:
+    told = Told({A[0]: 1, A[1]: 5, A[2]: 9})
+    cache = cache_of(told, 3)
+    [farthest] = [run for run in cache.runs() if run.key == A[2]]
+    cache.pin(farthest)
+    assert keys(cache.evict(1, 0)) == [A[1]]
+    cache.unpin(farthest)
+    assert keys(cache.evict(1, 0)) == [A[2]]
+    cache.check()
+
+
+def test_readers_that_moved_are_looked_at_again() -> None:
+    told = Told({A[0]: 1, B[0]: 5})
+    cache = cache_of(told, 2)
+    told.ticks[C] = 3
+    told.ticks[A[0]] = 9
+    cache.readers_moved("a")
+    _, evicted = cache.reserve(1, 0, C)
+    assert keys(evicted) == [A[0]]
+
+
+C = key(0, topic="c")
+
+
+def test_topics_whose_readers_stand_still_are_looked_at_in_turns() -> None:
+    """Nobody says that their estimates have changed: one more is found each time."""
+    told = Told({key(0, topic=name): 10.0 for name in "abdef"} | {C: 15.0})
+    cache = cache_of(told, 5, dict.fromkeys(set(told.ticks) - {C}, 1))
+    assert not cache.reserve(1, 0, C)[0]  # all were looked at
+    for name in "abdef":
+        told.ticks[key(0, topic=name)] = 20.0
+    found = []
+    for _ in range(5):
+        seen = cache.counters.looked_at
+        fits, evicted = cache.reserve(1, 0, C)
+        assert fits
+        found += keys(evicted)
+        assert cache.counters.looked_at - seen <= 2
+    assert len(found) == 5
+
+
+def test_the_policy_can_change_while_it_runs() -> None:
+    told = Told({A[0]: 1, A[1]: 5, A[2]: 3})
+    cache = cache_of(told, 3)
+    by_age = replace(cache.settings, policy=Policy.LRU)
+    cache.configure(by_age, 0)
+    cache.check()
+    cache.get(A[0], 0)
+    assert keys(cache.runs()) == [A[1], A[2], A[0]]
+    cache.configure(replace(by_age, policy=Policy.NEXT_READ), 0)
+    cache.check()
+    assert keys(cache.evict(1, 0)) == [A[1]]
+
+
+def test_lru_lets_go_of_what_was_not_read_for_longest_planned_or_not() -> None:
+    cache: RunCache[str] = RunCache(
+        Settings(3, 100, ENDLESS, Policy.LRU, trigger=1.0, watermark=1.0)
+    )
+    for index in range(3):
+        cache.reserve(1, 0)
+        cache.insert(A[index], "", size_bytes=1, expected_reads=index == 0, now_s=0)
+    cache.get(A[1], 0)
+    _, evicted = cache.reserve(1, 0)
+    assert keys(evicted) == [A[0]]
+    cache.unreserve(1)
+    assert keys(cache.evict(1, 0)) == [A[2]]
+
+
+def test_an_expected_run_outlives_its_time_as_often_as_with_any_policy() -> None:
+    told = Told({A[0]: 5})
+    cache = cache_of(told, 3)
+    cache.configure(
+        replace(cache.settings, ttl=replace(ENDLESS, expected_s=10.0), max_requeues=2),
+        0,
+    )
+    assert cache.expire(10.0) == []
+    assert cache.expire(20.0) == []
+    assert keys(cache.expire(30.0)) == [A[0]]
+    cache.check()
+
+
+def test_a_run_that_was_read_for_the_last_time_goes_like_any_other() -> None:
+    cache = cache_of(Told({A[0]: 1, A[1]: 5}), 2)
+    assert cache.mark_read(A[0], 0) == 0
+    cache.check()
+    assert keys(cache.evict(1, 0)) == [A[0]]
+
+
+def test_what_becomes_mapped_or_unmapped_is_known_to_the_next_decision() -> None:
+    told = Told({A[0]: 9, B[0]: 8, C: 1})
+    cache = cache_of(told, 2, {A[0]: 1, B[0]: 1})
+    told.ticks[C] = 8.5
+    [farthest] = [run for run in cache.runs() if run.key == A[0]]
+    cache.pin(farthest)
+    assert not cache.reserve(1, 0, C)[0]
+    cache.unpin(farthest)
+    assert keys(cache.reserve(1, 0, C)[1]) == [A[0]]
+
+
+@pytest.mark.parametrize("held", [100, 10_000, 50_000])
+def test_a_decision_costs_the_same_however_much_is_held(held: int) -> None:
+    foreseen = Exactly({"a": [0, -40, -90]}, runs=held + 200, tick=100)
+    settings = Settings(held, held, ENDLESS, Policy.NEXT_READ)
+    cache: RunCache[None] = RunCache(settings, foreseen)
+    for index in range(200, held + 200):
+        cache.reserve(1, 0, key(index))
+        cache.insert(key(index), None, size_bytes=1, expected_reads=3, now_s=0)
+    before = cache.counters.looked_at
+    fits, [evicted] = cache.reserve(1, 0, key(150))
+    assert fits
+    assert evicted.key == key(held + 199)
+    assert cache.counters.looked_at - before <= 4  # a candidate for each cut at most
+
+
+def misses(cache: RunCache[None], foreseen: Exactly, takes: list[RunKey]) -> int:
+    """Let the readers of `foreseen` read through a cache; count what is loaded."""
+    loads = 0
+    steps = iter(takes)
+    reads_left: dict[RunKey, int] = {}
+    for where in takes:
+        reads_left[where] = reads_left.get(where, 0) + 1
+    last = max(start for starts in foreseen.readers.values() for start in starts)
+    for tick in range(last + foreseen.runs):
+        foreseen.tick = tick
+        foreseen.taken.clear()
+        for topic, starts in foreseen.readers.items():
+            for index, start in enumerate(starts):
+                at = foreseen.tick - start
+                if not 0 <= at < foreseen.runs:
+                    continue
+                where = next(steps)
+                assert where == key(at, topic=topic)
+                foreseen.taken.add((topic, index, at))
+                reads_left[where] -= 1
+                for name in foreseen.readers:  # time has passed for all
+                    cache.readers_moved(name)
+                if cache.get(where, 0.0) is None:
+                    loads += 1
+                    fits, _ = cache.reserve(1, 0.0, where)
+                    if fits:
+                        cache.insert(
+                            where,
+                            None,
+                            size_bytes=1,
+                            expected_reads=reads_left[where],
+                            now_s=0.0,
+                        )
+                elif not reads_left[where]:
+                    cache.remove(where)
+    return loads
+
+
+def takes_of(foreseen: Exactly) -> list[RunKey]:
+    last = max(start for starts in foreseen.readers.values() for start in starts)
+    return [
+        key(tick - start, topic=topic)
+        for tick in range(last + foreseen.runs)
+        for topic, starts in foreseen.readers.items()
+        for start in starts
+        if 0 <= tick - start < foreseen.runs
+    ]
+
+
+def least_misses(takes: list[RunKey], fit: int) -> int:
+    """Belady's MIN, by searching."""
+    held: set[RunKey] = set()
+    loads = 0
+    for index, where in enumerate(takes):
+        loads += where not in held
+        held.add(where)
+        if len(held) > fit:
+            rest = takes[index + 1 :]
+            held.remove(
+                max(held, key=lambda run: rest.index(run) if run in rest else inf)
+            )
+    return loads
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_who_knows_the_readers_exactly_reads_hardly_more_than_min(seed: int) -> None:
+    rng = random.Random(seed)
+    runs = rng.randint(5, 25)
+    readers = {
+        name: sorted(rng.randrange(0, 2 * runs) for _ in range(rng.randint(2, 5)))
+        for name in "abcd"[: rng.randint(1, 4)]
+    }
+    takes = takes_of(Exactly(readers, runs))
+    for fit in (2, len(set(takes)) // 4, len(set(takes)) // 2, len(set(takes))):
+        settings = Settings(fit, 10_000, ENDLESS, Policy.NEXT_READ)
+        foreseen = Exactly(readers, runs)
+        loads = misses(RunCache(settings, foreseen), foreseen, takes)
+        least = least_misses(takes, fit)
+        assert least <= loads <= 1.1 * least

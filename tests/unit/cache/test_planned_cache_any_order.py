@@ -1,0 +1,182 @@
+"""Plans, readers and runs in any order: invariants, and the right run goes."""
+
+from __future__ import annotations
+
+from math import inf
+
+import hypothesis.strategies as st
+from hypothesis import settings as hypothesis_settings
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
+
+from sparkcache.cache import CachedRun, PlannedCache, Policy, Settings, Ttl
+from sparkcache.consumers import Consumer, Located, Plan, Reader, Reading
+from sparkcache.model import Ledger, ObjectId, Position, ReadToken, Run, RunKey
+
+RUNS = 24  # of a topic, of one entry and 10 stored bytes each; a partition has 8
+PART = 8
+TOPICS = ("a", "b")
+PLANS = ("p", "q", "r")
+TTL = Ttl(create_s=50, after_read_s=20, expected_s=100)
+
+topics = st.sampled_from(TOPICS)
+sizes = st.sampled_from((1, 3, 8))
+
+
+def key(topic: str, entry: int) -> RunKey:
+    ledger = Ledger("test", topic, 0, ObjectId(f"mem://{topic}", 1, "v1"))
+    return RunKey(ledger, Run(entry, entry))
+
+
+class PlannedCacheMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.now_s = 0.0
+        self.cache: PlannedCache[None] = PlannedCache(
+            Settings(20, 100, TTL, Policy.NEXT_READ, max_requeues=1)
+        )
+        self.readings: list[tuple[Reading, str, int, int]] = []
+        self.pinned: list[CachedRun[None]] = []
+        self.stages = 0
+
+    @initialize(policy=st.sampled_from((Policy.NEXT_READ,) * 3 + tuple(Policy)))
+    def choose(self, policy: Policy) -> None:
+        self.configure(20, 100, policy)
+
+    @rule(
+        name=st.sampled_from(PLANS),
+        consumers=st.lists(
+            st.builds(
+                Consumer,
+                topics,
+                st.none() | st.just(Position(0, 10)),
+                st.none() | st.just(Position(0, 20)),
+            ),
+            min_size=1,
+            max_size=4,
+        ),
+    )
+    def begin(self, name: str, consumers: list[Consumer]) -> None:
+        self.cache.begin([Plan(name, tuple(consumers))], self.now_s)
+
+    @rule(name=st.sampled_from(PLANS))
+    def end(self, name: str) -> None:
+        for run in self.cache.end([name], self.now_s):
+            assert run.expected_reads == 0
+
+    @rule(topic=topics, part=st.integers(0, 2), again=st.booleans())
+    def open_part(self, topic: str, part: int, again: bool) -> None:
+        self.stages += not again
+        reader = Reader(
+            ReadToken(self.stages, part, part), "s", Consumer(topic), RUNS * 10.0
+        )
+        reading = self.cache.open(
+            reader,
+            PLANS,
+            [Located(0, part * PART, part * PART + PART - 1, part * 80.0, 80)],
+            Position(0, part * PART),
+            Position(0, part * PART + PART),
+        )
+        self.readings.append((reading, topic, part * PART, 0))
+
+    @precondition(lambda self: self.readings)
+    @rule(data=st.data(), size_bytes=sizes, is_finished=st.booleans())
+    def read_on(self, data: st.DataObject, size_bytes: int, is_finished: bool) -> None:
+        index = data.draw(st.integers(0, len(self.readings) - 1))
+        reading, topic, first, ordinal = self.readings[index]
+        if ordinal == PART:
+            return
+        where = key(topic, first + ordinal)
+        if self.cache.take(reading, where, self.now_s) is None:
+            self.load(where, size_bytes)
+        if is_finished:
+            self.cache.finish(reading, ordinal, where, self.now_s)
+        self.readings[index] = (reading, topic, first, ordinal + 1)
+
+    @rule(topic=topics, entry=st.integers(0, RUNS - 1), size_bytes=sizes)
+    def load_ahead(self, topic: str, entry: int, size_bytes: int) -> None:
+        if self.cache.runs.peek(key(topic, entry), self.now_s) is None:
+            self.load(key(topic, entry), size_bytes)
+
+    def load(self, where: RunKey, size_bytes: int) -> None:
+        runs, forecast = self.cache.runs, self.cache._forecast
+        for topic in TOPICS:  # what stands still is looked at again, too
+            runs.readers_moved(topic)
+        ticks = {run: self.ticks_until_read(run.key) for run in runs.runs()}
+        is_foreseen = runs.settings.policy is Policy.NEXT_READ
+        fits, evicted = self.cache.reserve(where, size_bytes, self.now_s)
+        if is_foreseen:
+            farther = [run for run in evicted if run.expected_reads]
+            spared = [run for run in runs.runs() if run.expected_reads and not run.pins]
+            here = forecast.ticks_until_read(where.ledger.topic, forecast.place(where))
+            assert all(ticks[run] > here for run in farther)
+            if farther:
+                assert not any(not r.expected_reads and not r.pins for r in runs.runs())
+                least = min(ticks[run] for run in farther)
+                assert all(ticks[run] <= least for run in spared)
+        if fits:
+            self.cache.insert(where, None, size_bytes=size_bytes, now_s=self.now_s)
+
+    def ticks_until_read(self, where: RunKey) -> float:
+        forecast = self.cache._forecast
+        return forecast.ticks_until_read(where.ledger.topic, forecast.place(where))
+
+    @precondition(lambda self: self.readings)
+    @rule(data=st.data())
+    def close(self, data: st.DataObject) -> None:
+        index = data.draw(st.integers(0, len(self.readings) - 1))
+        self.cache.close(self.readings.pop(index)[0])
+
+    @rule(data=st.data())
+    def pin(self, data: st.DataObject) -> None:
+        held = self.cache.runs.runs()
+        if held:
+            self.pinned.append(data.draw(st.sampled_from(held)))
+            self.cache.runs.pin(self.pinned[-1])
+
+    @precondition(lambda self: self.pinned)
+    @rule(data=st.data())
+    def unpin(self, data: st.DataObject) -> None:
+        run = self.pinned.pop(data.draw(st.integers(0, len(self.pinned) - 1)))
+        self.cache.runs.unpin(run)
+
+    @rule(seconds=st.sampled_from((1, 15, 60, 300)))
+    def expire(self, seconds: float) -> None:
+        self.now_s += seconds
+        self.cache.runs.expire(self.now_s)
+
+    @rule(
+        max_bytes=st.sampled_from((20, 20, 5, 0)),
+        max_runs=st.sampled_from((100, 100, 3)),
+        policy=st.sampled_from(Policy),
+    )
+    def configure(self, max_bytes: int, max_runs: int, policy: Policy) -> None:
+        settings = Settings(max_bytes, max_runs, TTL, policy, max_requeues=1)
+        self.cache.runs.configure(settings, self.now_s)
+
+    @invariant()
+    def holds(self) -> None:
+        self.cache.check(self.now_s)
+        for run in self.cache.runs.runs():
+            assert 0.0 <= self.ticks_until_read(run.key) <= inf
+
+    def teardown(self) -> None:
+        for reading, *_ in self.readings:
+            self.cache.close(reading)
+        for run in self.pinned:
+            self.cache.runs.unpin(run)
+        self.cache.end(PLANS, self.now_s)
+        self.cache.check(self.now_s)
+        assert not any(run.expected_reads for run in self.cache.runs.runs())
+        assert not self.cache._forecast._topics
+
+
+TestPlannedCacheInAnyOrder = PlannedCacheMachine.TestCase
+TestPlannedCacheInAnyOrder.settings = hypothesis_settings(
+    max_examples=150, stateful_step_count=50, deadline=None
+)
