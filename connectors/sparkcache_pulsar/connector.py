@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sparkcache_pulsar import discovery, frames, names, schemas
+from sparkcache_pulsar import discovery, frames, manifest, names, records, schemas
 from sparkcache_pulsar.decode import decode
+from sparkcache_pulsar.forms import form_of, without_form
+from sparkcache_pulsar.sequencefile import Layout
 from sparkcache_pulsar.values import values
 
 if TYPE_CHECKING:
@@ -24,10 +26,10 @@ if TYPE_CHECKING:
 
 
 class PulsarConnector:
-    """Topics of Apache Pulsar as its brokers offload them, in the classic format."""
+    """Topics of Apache Pulsar, offloaded to object stores or to files."""
 
     name = "pulsar"
-    option_names: frozenset[str] = schemas.OPTION_NAMES
+    option_names = schemas.OPTION_NAMES | {manifest.OPTION}
 
     def __repr__(self) -> str:
         return "PulsarConnector()"
@@ -43,7 +45,7 @@ class PulsarConnector:
 
     def schema(self, decoding: str) -> pa.Schema:
         """Return the columns, spelled as the Pulsar connector for Spark does."""
-        return values(decoding).schema
+        return values(without_form(decoding)).schema
 
     def entry_columns(self) -> tuple[str, str]:
         """Return the names of the columns that hold ledger and entry id."""
@@ -60,15 +62,19 @@ class PulsarConnector:
         return discovery.discover(storage, topic, options, self.decoding(options))
 
     def runs(self, extent: Extent, run_bytes: int) -> Sequence[Run]:
-        """Cut a block into runs of an equal number of entries."""
+        """Cut an extent into runs of an equal number of entries, if it can be cut."""
+        if isinstance(extent, records.OneRun):
+            return records.runs(extent)
         return frames.runs(extent, run_bytes)
 
     def split(
         self, ledger: Ledger, extent: Extent, runs: Sequence[Run], stream: ByteStream
     ) -> Iterator[RawRun]:
-        """Yield the frames of each run as soon as its last one is there."""
+        """Yield the records of each run as soon as its last one is there."""
+        if (layout := Layout.parse(form_of(ledger))) is not None:
+            return records.split(layout, ledger, extent, runs, stream)
         return frames.split(ledger, extent, runs, stream)
 
     def decode(self, ledger: Ledger, raw: RawRun, batch_bytes: int) -> DecodedRun:
-        """Decode the frames of a run."""
+        """Decode the records of a run."""
         return decode(ledger, raw, batch_bytes)

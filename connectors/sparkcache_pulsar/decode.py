@@ -1,5 +1,6 @@
 """A run of frames becomes record batches.
 
+    records     -> frames       where they are not stored as such  unfolding.py
     frames      -> entries      envelope, checksum, metadata       entries.py
     payloads    -> one buffer   decompressed                       payloads.py
     batches     -> messages     a row each, as places in it        unbatching.py
@@ -20,9 +21,13 @@ from sparkcache.model import Loss
 from sparkcache_pulsar.columns import envelope
 from sparkcache_pulsar.entries import read_entries
 from sparkcache_pulsar.faults import Faults
+from sparkcache_pulsar.forms import form_of, without_form
 from sparkcache_pulsar.frames import Walk
 from sparkcache_pulsar.payloads import unpack
+from sparkcache_pulsar.sequencefile import Layout
+from sparkcache_pulsar.splitting import END
 from sparkcache_pulsar.unbatching import find_messages
+from sparkcache_pulsar.unfolding import Unfolded, unfold
 from sparkcache_pulsar.values import values
 
 if TYPE_CHECKING:
@@ -36,13 +41,15 @@ _MAX_GROUP_BYTES = 1 << 30  # an array's offsets are int32
 
 def decode(ledger: Ledger, raw: RawRun, batch_bytes: int) -> DecodedRun:
     """Decode a run; its losses are those of the raw run and what is found here."""
-    walk = Walk(raw.run.first)
-    walk.advance(raw.data, raw.run.last, len(raw.data))
-    faults = Faults(len(walk.starts))
+    layout = Layout.parse(form_of(ledger))
+    cut = _walk(raw) if layout is None else unfold(layout, ledger, raw)
+    faults = Faults(len(cut.starts))
+    for entry, fault in cut.faults.items():
+        faults.add(entry, *fault)
     batches: list[pa.RecordBatch] = []
-    if walk.starts:
-        of_values = values(ledger.decoding)
-        entries = read_entries(raw.data, walk.starts, faults)
+    if cut.starts:
+        of_values = values(without_form(ledger.decoding))
+        entries = read_entries(cut.data, cut.starts, faults)
         for lanes in entries.groups(min(batch_bytes, _MAX_GROUP_BYTES)):
             payloads = unpack(entries, lanes, faults)
             messages = find_messages(entries, payloads, faults)
@@ -53,16 +60,25 @@ def decode(ledger: Ledger, raw: RawRun, batch_bytes: int) -> DecodedRun:
                 columns = envelope(ledger, raw.run.first, entries, messages) + last
                 batch = pa.RecordBatch.from_arrays(columns, schema=of_values.schema)
                 batches.extend(_pieces(batch, batch_bytes))
-    losses = faults.losses(ledger, raw, walk.starts) + raw.losses
-    if walk.entry <= raw.run.last and not raw.losses:
-        losses += (_cut_short(ledger, raw, walk),)
+    losses = faults.losses(ledger, raw.run, cut.offsets) + raw.losses
+    if cut.end is not None and not raw.losses:
+        offset, fault = cut.end
+        place = ledger.object.uri, offset, ledger.id
+        first = raw.run.first + len(cut.starts)
+        losses += (Loss(*place, first, raw.run.last, *fault),)
     return DecodedRun(batches, losses)
 
 
-def _cut_short(ledger: Ledger, raw: RawRun, walk: Walk) -> Loss:
-    fault = walk.fault or (f"entry {walk.entry}", "the end of the data")
-    place = ledger.object.uri, raw.offset + walk.at, ledger.id
-    return Loss(*place, walk.entry, raw.run.last, *fault)
+def _walk(raw: RawRun) -> Unfolded:
+    """Find the frames of a run that was stored as such."""
+    walk = Walk(raw.run.first)
+    walk.advance(raw.data, raw.run.last, len(raw.data))
+    end = None
+    if walk.entry <= raw.run.last:
+        fault = walk.fault or (f"entry {walk.entry}", END)
+        end = raw.offset + walk.at, fault
+    offsets = [raw.offset + start for start in walk.starts]
+    return Unfolded(raw.data, walk.starts, offsets, end=end)
 
 
 def _pieces(batch: pa.RecordBatch, batch_bytes: int) -> Iterator[pa.RecordBatch]:

@@ -11,8 +11,7 @@ from sparkcache.model import Loss
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sparkcache.connector import RawRun
-    from sparkcache.model import Ledger
+    from sparkcache.model import Ledger, Run
     from sparkcache_pulsar.protobuf import Bools, Ints
 
 
@@ -40,16 +39,19 @@ class Faults:
             self.add(entry, expected, found)
 
     def losses(
-        self, ledger: Ledger, raw: RawRun, starts: Sequence[int]
+        self, ledger: Ledger, run: Run, offsets: Sequence[int]
     ) -> tuple[Loss, ...]:
-        """Return them as losses, neighbours with the same reason as one."""
+        """Return them as losses, neighbours with the same reason as one.
+
+        `offsets` are those of all entries, in the object.
+        """
         losses: list[Loss] = []
         for entry in sorted(self._reasons):
-            first, reason = raw.run.first + entry, self._reasons[entry]
-            offset = raw.offset + starts[entry]
+            first, reason = run.first + entry, self._reasons[entry]
+            offset = offsets[entry]
             if losses and _continues(losses[-1], first, reason):
                 first, offset = losses[-1].first, losses.pop().offset
-            last = raw.run.first + entry
+            last = run.first + entry
             place = ledger.object.uri, offset, ledger.id
             losses.append(Loss(*place, first, last, *reason))
         return tuple(losses)

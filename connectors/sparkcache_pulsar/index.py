@@ -30,7 +30,7 @@ from sparkcache_pulsar.protobuf import SLACK_BYTES, Kind, Table, parse
 MAGIC = 0xDE47DE47
 
 _HEAD = struct.Struct(">IIqqii")
-_BLOCK = np.dtype([("first", ">i8"), ("part", ">i4"), ("offset", ">i8")])
+BLOCK = np.dtype([("first", ">i8"), ("part", ">i4"), ("offset", ">i8")])
 
 _LENGTH, _LAST_ENTRY, _CUSTOM = 3, 4, 11
 _METADATA_FIELDS = {
@@ -77,7 +77,7 @@ def parse_index(uri: str, data: bytes) -> Index:
             expected=f"block headers of {HEADER_BYTES} bytes",
             found=f"{header_bytes}",
         )
-    size = _HEAD.size + metadata_bytes + _BLOCK.itemsize * blocks
+    size = _HEAD.size + metadata_bytes + BLOCK.itemsize * blocks
     if blocks < 1 or metadata_bytes < 0 or size != len(data):
         raise SourceError(
             uri,
@@ -85,23 +85,25 @@ def parse_index(uri: str, data: bytes) -> Index:
             expected=f"{len(data)} bytes of blocks and metadata",
             found=f"{blocks} blocks and {metadata_bytes} bytes of metadata",
         )
-    managed_ledger, last_entry = _ledger_metadata(uri, data, metadata_bytes)
-    block_map = np.frombuffer(data, _BLOCK, blocks, _HEAD.size + metadata_bytes)
+    managed_ledger, last_entry = ledger_metadata(uri, data, _HEAD.size, metadata_bytes)
+    block_map = np.frombuffer(data, BLOCK, blocks, _HEAD.size + metadata_bytes)
     return Index(
         managed_ledger, data_bytes, _extents(uri, block_map, last_entry, data_bytes)
     )
 
 
-def _ledger_metadata(uri: str, data: bytes, size: int) -> tuple[str | None, int]:
+def ledger_metadata(
+    uri: str, data: bytes, at: int, size: int
+) -> tuple[str | None, int]:
     """Return the managed ledger's name and the id of the last entry."""
     buffer = np.frombuffer(data + bytes(SLACK_BYTES), np.uint8)
-    start = np.array([_HEAD.size])
+    start = np.array([at])
     table = parse(buffer, start, start + size, _METADATA_FIELDS)
     last_entry = int(table.numbers[_LAST_ENTRY].signed[0])
     if table.bad[0] or not table.numbers[_LAST_ENTRY].present[0]:
         raise SourceError(
             uri,
-            offset=_HEAD.size,
+            offset=at,
             expected="ledger metadata with a last entry id",
             found=f"{size} bytes that are not",
         )

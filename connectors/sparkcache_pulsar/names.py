@@ -13,7 +13,10 @@ FORMS = "'persistent://tenant/namespace/topic', 'tenant/namespace/topic' or 'top
 LAST_ID = (1 << 63) - 1
 
 _KEY = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-ledger-([0-9]{1,19})")
-_STREAMING_KEY = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}-index")
+_SEGMENT_KEY = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(-index)?")
+_FILE_KEY = re.compile(
+    r"(?:(.*)/)?([0-9]{1,19})-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})/(data|index)"
+)
 _PARTITION = re.compile(r"-partition-(0|[1-9][0-9]{0,8})\Z")
 _INDEX_SUFFIX = "-index"
 
@@ -82,6 +85,54 @@ class Key:
         return f"{self.uuid}-ledger-{self.ledger}{suffix}"
 
 
-def is_streaming_index(key: str) -> bool:
-    """Tell whether a key is that of an index in the streaming format (PIP-76)."""
-    return _STREAMING_KEY.fullmatch(key) is not None
+@dataclass(frozen=True, slots=True, order=True)
+class SegmentKey:
+    """The key of an object in the streaming format (PIP-76), named after no ledger."""
+
+    uuid: str
+    is_index: bool
+
+    @classmethod
+    def parse(cls, key: str) -> SegmentKey | None:
+        """Read a key; None if it is not one of that format."""
+        match = _SEGMENT_KEY.fullmatch(key)
+        return cls(match[1], match[2] is not None) if match else None
+
+    def __str__(self) -> str:
+        return f"{self.uuid}{_INDEX_SUFFIX if self.is_index else ''}"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class FileKey:
+    """The name of a file of the file system offloader: `<ledger>-<uuid>/data`.
+
+    Attributes:
+        folder: Where the ledger's folder lies: it ends in the managed ledger's name.
+        ledger: The ledger's id.
+        uuid: Names the attempt at offloading.
+        is_index: Whether it is `index`.
+
+    """
+
+    folder: str
+    ledger: int
+    uuid: str
+    is_index: bool
+
+    @classmethod
+    def parse(cls, key: str) -> FileKey | None:
+        """Read a name; None if it is not one of that offloader."""
+        match = _FILE_KEY.fullmatch(key)
+        if match is None or int(match[2]) > LAST_ID:
+            return None
+        return cls(match[1] or "", int(match[2]), match[3], match[4] == "index")
+
+    def topic(self) -> str | None:
+        """Return the topic that the folder is named after; None if it is too short."""
+        return of_managed_ledger("/".join(self.folder.split("/")[-4:]))
+
+    def __str__(self) -> str:
+        folder = f"{self.folder}/" if self.folder else ""
+        return (
+            f"{folder}{self.ledger}-{self.uuid}/{'index' if self.is_index else 'data'}"
+        )

@@ -101,13 +101,6 @@ def test_data_without_an_index_is_an_unfinished_upload(
     assert "ledger-8 has no index" in caplog.text
 
 
-def test_streaming_segments_are_told_of(caplog: pytest.LogCaptureFixture) -> None:
-    storage = store(ENTRIES)
-    storage.put("0c4d9a1e-7a52-4e6c-9a1f-000000000001-index", b"")
-    assert len(discover(storage).ledgers) == 1
-    assert "1 segments in the streaming format" in caplog.text
-
-
 def test_of_several_uploads_one_is_taken_always_the_same() -> None:
     storage = MemoryStorage()
     uploads = [objects(seed=seed) for seed in range(4)]

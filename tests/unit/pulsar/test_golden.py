@@ -2,7 +2,7 @@
 
 `tests/golden/pulsar/` has `objects/`, as they lay in the bucket, `metadata.json`, their
 user metadata by key, and `expected/`, one message a line for each topic. What has
-`-later` in its name is not read yet.
+`-later` in its name is not read yet; `-streaming` and `-filesystem` are other formats.
 """
 
 from __future__ import annotations
@@ -11,16 +11,19 @@ import json
 from base64 import b64encode
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from sparkcache.testing import MemoryStorage, read_topic
-from sparkcache_pulsar import PulsarConnector
+from sparkcache_pulsar import PulsarConnector, mapfile, uploads
 from sparkcache_pulsar.frames import Walk
 from sparkcache_pulsar.testing import ledger_objects
 
 from .topics import Row, at_ms
+
+if TYPE_CHECKING:
+    from sparkcache.model import Loss
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "pulsar"
 TOPICS = sorted(path.stem for path in (GOLDEN / "expected").glob("*.jsonl"))
@@ -74,16 +77,92 @@ def as_client(row: Row) -> dict[str, Any]:
 @pytest.mark.parametrize("run_bytes", [1, 1000, 1 << 20])
 @pytest.mark.parametrize("name", TOPICS)
 def test_what_pulsar_reads_we_read(name: str, run_bytes: int) -> None:
-    lines = (GOLDEN / "expected" / f"{name}.jsonl").read_text().splitlines()
+    first_line = (GOLDEN / "expected" / f"{name}.jsonl").read_text().splitlines()[0]
+    topic = json.loads(first_line)["topic"]
+    rows, losses = read_topic(PulsarConnector(), bucket(), topic, run_bytes=run_bytes)
+    require_as_read_by_pulsar(rows, losses, f"expected/{name}")
+
+
+def require_as_read_by_pulsar(rows: list[Row], losses: list[Loss], name: str) -> None:
+    lines = (GOLDEN / f"{name}.jsonl").read_text().splitlines()
     expected = [json.loads(line) for line in lines]
-    rows, losses = read_topic(
-        PulsarConnector(), bucket(), expected[0]["topic"], run_bytes=run_bytes
-    )
     assert not losses
     assert len(rows) == len(expected)
     for row, message in zip(map(as_client, rows), expected, strict=True):
         for field in row.keys() & message.keys():
             assert (field, row[field]) == (field, message[field])
+
+
+STREAMING = "persistent://public/streaming/streaming"
+
+
+@pytest.mark.parametrize("run_bytes", [1, 1000, 1 << 20])
+@pytest.mark.parametrize("manifest", ["info", "stats"])
+def test_segments_of_the_streaming_format(manifest: str, run_bytes: int) -> None:
+    """They do not say whose they are; what the broker tells of the topic does."""
+    folder = GOLDEN / "internal-streaming"
+    options = {"manifest": (folder / f"streaming.{manifest}.json").read_text()}
+    rows, losses = read_topic(
+        PulsarConnector(), bucket("-streaming"), STREAMING, options, run_bytes=run_bytes
+    )
+    require_as_read_by_pulsar(rows, losses, "expected-streaming/streaming")
+
+
+FILES = sorted(path.stem for path in (GOLDEN / "expected-filesystem").glob("*.jsonl"))
+
+
+PLACES = {  # entries, and the one of metadata, by the index's interval; or blocks
+    "default": [1, 1],
+    "repeated": [1],
+    "none": [8],
+    "record": [8],
+    "block-1": [3],
+    "block-7": [3],
+    "block-128": [1],
+} | {
+    f"{codec}-{kind}": [extents]
+    for codec in ("bzip2", "gzip", "lz4", "snappy")
+    for kind, extents in (("record", 6), ("block", 3))
+}
+
+
+@cache
+def folders() -> MemoryStorage:
+    """What lies in the folder of the file system offloader."""
+    storage = MemoryStorage()
+    top = GOLDEN / "objects-filesystem"
+    for path in top.rglob("*"):
+        if path.is_file():
+            storage.put(str(path.relative_to(top)), path.read_bytes())
+    return storage
+
+
+@pytest.mark.parametrize("run_bytes", [1, 1000, 1 << 20])
+@pytest.mark.parametrize("name", FILES)
+def test_files_of_the_file_system_offloader(name: str, run_bytes: int) -> None:
+    topic = f"persistent://public/filesystem/{name}"
+    told = (GOLDEN / "internal-filesystem" / f"{name}.info.json").read_text()
+    for options in ({}, {"manifest": told}):
+        rows, losses = read_topic(
+            PulsarConnector(), folders(), topic, options, run_bytes=run_bytes
+        )
+        require_as_read_by_pulsar(rows, losses, f"expected-filesystem/{name}")
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_places_that_hadoop_has_indexed(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each begins an extent here; it takes more bytes than these files have."""
+    monkeypatch.setattr(mapfile, "EXTENT_BYTES", 1)
+    monkeypatch.setattr(mapfile, "RUN_BYTES", 1)
+    monkeypatch.setattr(uploads, "_indexes", {})
+    topic = f"persistent://public/filesystem/{name}"
+    snapshot = PulsarConnector().discover(folders(), topic, {})
+    extents = [len(of.extents) for of in snapshot.ledgers]
+    assert extents == PLACES[name]
+    rows, losses = read_topic(PulsarConnector(), folders(), topic)
+    require_as_read_by_pulsar(rows, losses, f"expected-filesystem/{name}")
 
 
 @pytest.mark.parametrize("name", TOPICS)
@@ -131,7 +210,12 @@ def test_the_bucket_says_what_the_broker_said(name: str) -> None:
     """Behind the broker's list is only its last ledger, which is open and empty."""
     first_line = (GOLDEN / "expected" / f"{name}.jsonl").read_text().splitlines()[0]
     internal = json.loads((GOLDEN / "internal" / f"{name}.stats.json").read_text())
-    snapshot = PulsarConnector().discover(bucket(), json.loads(first_line)["topic"], {})
+    topic = json.loads(first_line)["topic"]
+    snapshot = PulsarConnector().discover(bucket(), topic, {})
+    for form in ("info", "stats"):
+        told = (GOLDEN / "internal" / f"{name}.{form}.json").read_text()
+        options = {"manifest": told}
+        assert PulsarConnector().discover(bucket(), topic, options) == snapshot
     found = [(of.ledger.id, of.extents[-1].last + 1) for of in snapshot.ledgers]
     assert found == [
         (ledger["ledgerId"], ledger["entries"])

@@ -9,7 +9,7 @@ from hypothesis import given
 from sparkcache.errors import ConfigError
 from sparkcache.model import placed
 from sparkcache_pulsar import names
-from sparkcache_pulsar.names import Key
+from sparkcache_pulsar.names import FileKey, Key, SegmentKey
 
 UUID = "0c4d9a1e-7a52-4e6c-9a1f-000000000001"
 
@@ -71,6 +71,61 @@ def test_partition(topic: str, partition: int | None) -> None:
 def test_keys(text: str, key: Key | None) -> None:
     assert Key.parse(text) == key
     assert key is None or str(key) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        pytest.param(UUID, SegmentKey(UUID, False), id="data"),
+        pytest.param(f"{UUID}-index", SegmentKey(UUID, True), id="index"),
+        pytest.param(f"{UUID}-ledger-5", None, id="classic"),
+        pytest.param(f"{UUID}-index-index", None, id="something behind it"),
+        pytest.param(UUID.upper(), None, id="in capitals, as Pulsar never writes it"),
+        pytest.param(f"dir/{UUID}", None, id="in a folder"),
+        pytest.param("_SUCCESS", None, id="something else"),
+    ],
+)
+def test_keys_of_segments(text: str, key: SegmentKey | None) -> None:
+    assert SegmentKey.parse(text) == key
+    assert key is None or str(key) == text
+
+
+TOPIC = "persistent://t/n/a b/c"
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "topic"),
+    [
+        pytest.param(
+            f"t/n/persistent/a+b%2Fc/5-{UUID}/data",
+            FileKey("t/n/persistent/a+b%2Fc", 5, UUID, False),
+            TOPIC,
+            id="data",
+        ),
+        pytest.param(
+            f"x/y/t/n/persistent/a+b%2Fc/5-{UUID}/index",
+            FileKey("x/y/t/n/persistent/a+b%2Fc", 5, UUID, True),
+            TOPIC,
+            id="index, below other folders",
+        ),
+        pytest.param(
+            f"5-{UUID}/data", FileKey("", 5, UUID, False), None, id="no topic"
+        ),
+        pytest.param(
+            f"a/b/5-{UUID}/data", FileKey("a/b", 5, UUID, False), None, id="no name"
+        ),
+        pytest.param(f"a/5-{UUID}/.data.crc", None, None, id="a checksum"),
+        pytest.param(f"a/5-{UUID}/data/more", None, None, id="something below it"),
+        pytest.param(f"a/5-{UUID}", None, None, id="the folder"),
+        pytest.param(f"a/{2**63}-{UUID}/data", None, None, id="no int64"),
+        pytest.param(f"a/{UUID}-ledger-5/data", None, None, id="the other way round"),
+    ],
+)
+def test_names_of_files(text: str, key: FileKey | None, topic: str | None) -> None:
+    assert FileKey.parse(text) == key
+    if key is not None:
+        assert str(key) == text
+        assert key.topic() == topic
 
 
 @given(st.text(min_size=1), st.text())

@@ -38,7 +38,7 @@ public final class Main {
     private final String namespace;
     private final String suffix;
 
-    private Main(Broker broker, Bucket bucket, Path out, String namespace, String suffix) {
+    Main(Broker broker, Bucket bucket, Path out, String namespace, String suffix) {
         this.broker = broker;
         this.bucket = bucket;
         this.out = out;

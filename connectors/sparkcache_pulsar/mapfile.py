@@ -1,0 +1,253 @@
+"""A ledger as the file system offloader writes it: Hadoop's MapFile.
+
+It is a folder with two SequenceFiles. `data` has a record for each entry: its id and
+its bytes, in order. Before them is one with id -1: the ledger's metadata. `index` has
+places in `data`, for each 128th record or so: an id, and the offset of its record. In
+a file of compressed blocks it is the offset of the block, in which there may be records
+before that one.
+
+Both files are there from the beginning; what stands in the index is written last.
+
+Source: FileSystemManagedLedgerOffloader of Apache Pulsar; MapFile in
+org.apache.hadoop.io. By default it compresses each value by itself, with zlib.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from sparkcache.errors import SourceError
+from sparkcache.model import Extent
+from sparkcache_pulsar import hadoop_codecs
+from sparkcache_pulsar.index import ledger_metadata
+from sparkcache_pulsar.records import METADATA_KEY, RECORD_HEADER_BYTES, OneRun
+from sparkcache_pulsar.sequencefile import (
+    BLOCK_COMPRESSED,
+    BYTES,
+    LONG,
+    Cursor,
+    EndOfData,
+    Layout,
+    block_values,
+    plain_header_bytes,
+    read_block,
+    read_header,
+    read_keys,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from sparkcache.connector import Storage
+    from sparkcache.model import ObjectId
+
+EXTENT_BYTES = 16 << 20
+"""About how much an extent has that can be cut into runs. One request brings it."""
+RUN_BYTES = 2 << 20
+"""About how much one has that cannot: it is decoded in one go, and becomes more."""
+
+_HEAD_BYTES = 1 << 14
+_HEAD_GROWTH = 16
+_MAX_HEAD_BYTES = 16 << 20
+_MOST_OF_A_BYTE = 1 << 10  # entries in a block: many alike become next to nothing
+_OFFSET = struct.Struct(">q")
+_SIZE = struct.Struct(">i")
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class MapFile:
+    """What index and beginning of the data say.
+
+    Attributes:
+        managed_ledger: Name of the topic's managed ledger; None if it is not there.
+        layout: How records are stored.
+        extents: Where entries lie.
+
+    """
+
+    managed_ledger: str | None
+    layout: Layout
+    extents: tuple[Extent, ...]
+
+
+def read_map_file(
+    storage: Storage, index_id: ObjectId, data_id: ObjectId
+) -> MapFile | None:
+    """Read an index, and the beginning of its data; None if it is not finished.
+
+    Raises SourceError if they are not consistent.
+    """
+    places = _read_index(index_id.uri, storage.get(index_id.uri).data)
+    if not places:
+        return None
+    end = data_id.size_bytes
+    layout, name, last, start = _growing(storage, data_id, 0, end, _read_head)
+    _check_places(index_id.uri, places, last, end)
+    kind, step_bytes = Extent, EXTENT_BYTES
+    if layout.kind == BLOCK_COMPRESSED:
+        kind, step_bytes = OneRun, RUN_BYTES
+    chosen = _in_steps(places, start, step_bytes)
+    if layout.kind == BLOCK_COMPRESSED:
+        chosen = [_first(storage, data_id, layout, *place) for place in chosen]
+    if not chosen or chosen[0][0] != 0:  # else a block has nothing but the metadata
+        chosen.insert(0, (0, start))
+    extents = tuple(
+        kind(first, behind - 1, offset, next_offset - offset)
+        for (first, offset), (behind, next_offset) in zip(
+            chosen, [*chosen[1:], (last + 1, end)], strict=True
+        )
+    )
+    _check_extents(index_id.uri, layout, extents)
+    return MapFile(name, layout, extents)
+
+
+def _check_places(uri: str, places: list[tuple[int, int]], last: int, end: int) -> None:
+    before = METADATA_KEY - 1, 0
+    for key, offset in places:
+        if not (before[0] < key <= last and before[1] < offset < end):
+            raise SourceError(
+                uri,
+                expected=f"ascending places, of records up to {last} in {end} bytes",
+                found=f"record {key} at byte {offset}",
+            )
+        before = key, offset
+    if places[0][0] != METADATA_KEY:
+        raise SourceError(
+            uri,
+            expected=f"a first place of record {METADATA_KEY}",
+            found=f"one of record {places[0][0]}",
+        )
+
+
+def _check_extents(uri: str, layout: Layout, extents: Iterable[Extent]) -> None:
+    for extent in extents:
+        entries = extent.last - extent.first + 1
+        room = extent.size_bytes // RECORD_HEADER_BYTES
+        if layout.kind == BLOCK_COMPRESSED:
+            room = extent.size_bytes * _MOST_OF_A_BYTE
+        if not 0 < entries <= room:
+            raise SourceError(
+                uri,
+                expected="places with room for the entries between them",
+                found=f"entries {extent.first} to {extent.last} in {extent.size_bytes} "
+                f"bytes from {extent.offset}",
+            )
+
+
+def _first(
+    storage: Storage, data_id: ObjectId, layout: Layout, key: int, offset: int
+) -> tuple[int, int]:
+    """Return the first entry of the block at an offset, in which `key` is."""
+
+    def read(cursor: Cursor) -> int:
+        keys = read_keys(cursor, layout)
+        if not keys[0] <= key <= keys[-1]:
+            found = f"one of records {keys[0]} to {keys[-1]}"
+            raise cursor.fault(f"a block with record {key}", found)
+        return int(keys[0])
+
+    return _growing(storage, data_id, offset, data_id.size_bytes, read), offset
+
+
+def _read_index(uri: str, data: bytes) -> list[tuple[int, int]]:
+    """Return record ids and offsets; none if nothing is there but a header, or less."""
+    cursor = Cursor(uri, data)
+    if not data:
+        return []
+    layout = read_header(cursor, LONG)
+    if not cursor.left and len(data) != plain_header_bytes(layout, LONG):
+        # MapFile writes no metadata. So this header has run on over what follows it.
+        raise cursor.fault("places behind a header", "the end of the data")
+    return list(_places(cursor, layout))
+
+
+def _places(cursor: Cursor, layout: Layout) -> Iterator[tuple[int, int]]:
+    while cursor.left:
+        try:
+            for key, value in _next_records(cursor, layout):
+                if len(value) != _OFFSET.size:
+                    raise cursor.fault("an offset", f"{len(value)} bytes")
+                yield key, _OFFSET.unpack(value)[0]
+        except hadoop_codecs.CodecError as error:
+            raise cursor.fault(f"offsets in {layout.codec}", f"{error}") from error
+
+
+def _next_records(cursor: Cursor, layout: Layout) -> list[tuple[int, bytes]]:
+    """Read a block of records, or a record; raises CodecError."""
+    if layout.kind == BLOCK_COMPRESSED:
+        block = read_block(cursor, layout)
+        values = map(bytes, block_values(block, layout))
+        return list(zip(block.keys.tolist(), values, strict=True))
+    length = cursor.int32("a record")
+    if length == -1:
+        marker = cursor.take(len(layout.sync), "a sync marker")
+        if marker != layout.sync:
+            raise cursor.fault("a sync marker", marker.hex())
+        length = cursor.int32("a record")
+    size = cursor.int32("the length of a key")
+    if size != _OFFSET.size:
+        raise cursor.fault(f"a key of {_OFFSET.size} bytes", f"one of {size}")
+    (key,) = _OFFSET.unpack(cursor.take(size, "a key"))
+    value = cursor.take(length - size, "a value")
+    return [(key, layout.decompress(value, hadoop_codecs.MAX_BYTES))]
+
+
+def _read_head(cursor: Cursor) -> tuple[Layout, str | None, int, int]:
+    """Read layout, topic, last entry, and where the entries begin."""
+    layout = read_header(cursor, BYTES)
+    start = cursor.offset
+    try:
+        records = _next_records(cursor, layout)
+    except hadoop_codecs.CodecError as error:
+        raise cursor.fault(f"ledger metadata in {layout.codec}", f"{error}") from error
+    key, value = records[0]
+    size = _SIZE.unpack_from(value)[0] if len(value) >= _SIZE.size else -1
+    if key != METADATA_KEY or size != len(value) - _SIZE.size:
+        raise cursor.fault(
+            f"ledger metadata in record {METADATA_KEY}",
+            f"record {key} of {len(value)} bytes",
+        )
+    name, last_entry = ledger_metadata(cursor.uri, value, _SIZE.size, size)
+    begins_here = layout.kind == BLOCK_COMPRESSED  # the block has entries, too
+    return layout, name, last_entry, start if begins_here else cursor.offset
+
+
+def _in_steps(
+    places: Iterable[tuple[int, int]], start: int, step_bytes: int
+) -> list[tuple[int, int]]:
+    """Choose places about that many bytes from each other, and from `start`."""
+    chosen = []
+    for key, offset in places:
+        if offset - start >= step_bytes:
+            chosen.append((key, offset))
+            start = offset
+    return chosen
+
+
+def _growing(
+    storage: Storage,
+    data_id: ObjectId,
+    offset: int,
+    end: int,
+    read: Callable[[Cursor], _T],
+) -> _T:
+    """Read something of which it is not known how long it is: some bytes, then more."""
+    size = _HEAD_BYTES
+    while True:
+        size = min(size, end - offset, _MAX_HEAD_BYTES)
+        stream = storage.open(data_id, offset, size)
+        data = bytearray()
+        try:
+            while chunk := stream.read(size - len(data)):
+                data += chunk
+        finally:
+            stream.close()
+        try:
+            return read(Cursor(data_id.uri, bytes(data), offset))
+        except EndOfData:
+            if size in (end - offset, _MAX_HEAD_BYTES):
+                raise
+        size *= _HEAD_GROWTH

@@ -1,0 +1,204 @@
+"""The index of a segment: an object of the streaming format, with entries of ledgers.
+
+    magic            int32   0x3D1FB0BC
+    own length       int32   not looked at, as Pulsar's own readers do not
+    data length      int64   of the data object
+    header length    int64   of each data block, 128
+
+and for each ledger, in any order, up to the end:
+
+    ledger id        int64
+    n                int32   blocks
+    m                int32   bytes of ledger info
+    info             m       protobuf ManagedLedgerInfo.LedgerInfo of Pulsar
+    n times          int64 first entry id, int32 part number, int64 offset
+
+All numbers are big-endian and signed. A block has entries of one ledger. The first and
+the last ledger may have more entries than are here: they lie in the segments before
+and behind. How many a ledger has is in its info, how many of them are here is not, so
+where the last ledger ends has to be found out from the data.
+
+It does not say whose ledgers these are.
+
+Source: OffloadIndexBlockV2Impl of Apache Pulsar, PIP-76. Different here: everything is
+checked against everything else, since what an index says becomes ranges to read.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from sparkcache.errors import SourceError
+from sparkcache.model import Extent
+from sparkcache_pulsar.frames import FRAME_HEADER_BYTES, HEADER_BYTES
+from sparkcache_pulsar.index import BLOCK
+from sparkcache_pulsar.protobuf import SLACK_BYTES, Kind, parse
+
+if TYPE_CHECKING:
+    from sparkcache_pulsar.protobuf import Bytes
+
+MAGIC = 0x3D1FB0BC
+
+_HEAD = struct.Struct(">Iiqq")
+_LEDGER = struct.Struct(">qii")
+_ENTRIES, _CLOSED_AT = 2, 4
+_INFO_FIELDS = {_ENTRIES: Kind.NUMBER, _CLOSED_AT: Kind.NUMBER}
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What a segment has of a ledger.
+
+    Attributes:
+        ledger: The ledger's id.
+        extents: Its blocks.
+        ends_here: Whether the last entry of the last block is known. Otherwise it is
+            the last that may be in it.
+
+    """
+
+    ledger: int
+    extents: tuple[Extent, ...]
+    ends_here: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """What the index of a segment says.
+
+    Attributes:
+        data_bytes: Length of the data object.
+        pieces: What it has of each ledger, in the order of ledgers.
+
+    """
+
+    data_bytes: int
+    pieces: tuple[Piece, ...]
+
+
+class _Block(NamedTuple):
+    """A block, in the order of offsets."""
+
+    offset: int
+    ledger: int
+    first: int
+
+
+def parse_segment(uri: str, data: bytes) -> Segment:
+    """Read an index object; raises SourceError if it is not a consistent one."""
+    if len(data) < _HEAD.size:
+        raise SourceError(
+            uri,
+            offset=0,
+            expected=f"an index of {_HEAD.size} bytes or more",
+            found=f"{len(data)} bytes",
+        )
+    magic, _, data_bytes, header_bytes = _HEAD.unpack_from(data)
+    if magic != MAGIC:
+        raise SourceError(
+            uri, offset=0, expected=f"magic {MAGIC:#x}", found=f"{magic:#x}"
+        )
+    if header_bytes != HEADER_BYTES:
+        raise SourceError(
+            uri,
+            offset=16,
+            expected=f"block headers of {HEADER_BYTES} bytes",
+            found=f"{header_bytes}",
+        )
+    blocks, infos = _read_ledgers(uri, data)
+    return Segment(data_bytes, _pieces(uri, sorted(blocks), infos, data_bytes))
+
+
+def _read_ledgers(
+    uri: str, data: bytes
+) -> tuple[list[_Block], dict[int, tuple[int, bool]]]:
+    """Return all blocks; and of each ledger its entries, and whether it is closed."""
+    blocks: list[_Block] = []
+    infos: dict[int, tuple[int, bool]] = {}
+    buffer = np.frombuffer(data + bytes(SLACK_BYTES), np.uint8)
+    at = _HEAD.size
+    while at < len(data):
+        left = len(data) - at - _LEDGER.size
+        ledger, count, info_bytes = (
+            _LEDGER.unpack_from(data, at) if left >= 0 else (-1, -1, -1)
+        )
+        size = info_bytes + BLOCK.itemsize * count
+        if min(ledger, info_bytes) < 0 or count < 1 or size > left or ledger in infos:
+            raise SourceError(
+                uri,
+                offset=at,
+                expected="a ledger of which nothing was said, with its blocks and info",
+                found=f"ledger {ledger} with {count} blocks and {info_bytes} bytes of "
+                f"info, where {max(left, 0)} bytes are left",
+            )
+        at += _LEDGER.size
+        infos[ledger] = _ledger_info(uri, buffer, at, info_bytes)
+        found = np.frombuffer(data, BLOCK, count, at + info_bytes)
+        for offset, first in zip(
+            found["offset"].tolist(), found["first"].tolist(), strict=True
+        ):
+            blocks.append(_Block(offset, ledger, first))
+        at += size
+    if not blocks:
+        raise SourceError(
+            uri, offset=at, expected="one ledger or more", found="the end of the index"
+        )
+    return blocks, infos
+
+
+def _ledger_info(uri: str, buffer: Bytes, at: int, size: int) -> tuple[int, bool]:
+    table = parse(buffer, np.array([at]), np.array([at + size]), _INFO_FIELDS)
+    entries = int(table.numbers[_ENTRIES].signed[0])
+    if table.bad[0] or entries < 1:
+        raise SourceError(
+            uri,
+            offset=at,
+            expected="ledger info with a number of entries",
+            found=f"{size} bytes that are not",
+        )
+    return entries, bool(table.numbers[_CLOSED_AT].is_true[0])
+
+
+def _pieces(
+    uri: str,
+    blocks: list[_Block],
+    infos: dict[int, tuple[int, bool]],
+    data_bytes: int,
+) -> tuple[Piece, ...]:
+    if blocks[0].offset != 0:
+        raise SourceError(
+            uri,
+            expected="a first block at byte 0",
+            found=f"one at byte {blocks[0].offset}",
+        )
+    behind = data_bytes
+    following: dict[int, int] = {}
+    extents: dict[int, list[Extent]] = {ledger: [] for ledger in infos}
+    for block in reversed(blocks):
+        size = behind - block.offset
+        room = (size - HEADER_BYTES) // FRAME_HEADER_BYTES
+        last = following.get(block.ledger, infos[block.ledger][0]) - 1
+        if block is blocks[-1]:  # its ledger may go on in the next segment
+            last = min(last, block.first + room - 1)
+        if block.first < 0 or not 0 < last - block.first + 1 <= room:
+            raise SourceError(
+                uri,
+                expected="blocks in ascending order, with room for their entries",
+                found=f"entries {block.first} to {last} of ledger {block.ledger} in "
+                f"bytes {block.offset} to {behind - 1}",
+            )
+        extents[block.ledger].append(Extent(block.first, last, block.offset, size))
+        following[block.ledger] = block.first
+        behind = block.offset
+    return tuple(
+        Piece(
+            ledger,
+            tuple(reversed(extents[ledger])),
+            ends_here=ledger != blocks[-1].ledger or not infos[ledger][1],
+        )
+        for ledger in sorted(infos)
+    )

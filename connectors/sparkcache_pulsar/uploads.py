@@ -1,0 +1,234 @@
+"""Reads a bucket: which objects have which entries of which ledger.
+
+One listing tells what there is. Whose it is, and where the entries lie, is in index
+objects, so all of them are read, and kept by their identity: they never change.
+
+Offloaders write the index last. Data without an index, or with an empty one, is an
+upload that has not been finished, now or ever, and is no part of a topic.
+
+Source: BlobStoreManagedLedgerOffloader of Apache Pulsar.
+"""
+
+from __future__ import annotations
+
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from cachetools import LRUCache
+
+from sparkcache.errors import SourceError
+from sparkcache_pulsar import names
+from sparkcache_pulsar.forms import STREAMING
+from sparkcache_pulsar.index import parse_index
+from sparkcache_pulsar.mapfile import read_map_file
+from sparkcache_pulsar.names import FileKey, Key, SegmentKey
+from sparkcache_pulsar.segments import parse_segment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from sparkcache.connector import Storage, StoredObject
+    from sparkcache.model import Extent, ObjectId
+
+FORMAT_VERSION = "1"
+VERSION_KEY = "s3managedledgeroffloaderformatversion"
+TOPIC_KEY = "managedledgername"
+NO_LEDGER = -1
+
+_READERS = 8
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """What one object has of a ledger, as far as it can be read.
+
+    Attributes:
+        ledger: The ledger's id; NO_LEDGER if not even that can be known.
+        uuid: Names the attempt at offloading.
+        topic: Whose it is; None if that cannot be known.
+        extents: Where the entries lie; none if its index cannot be read.
+        data: The object they lie in; None if there is none.
+        form: How its records are stored; see `forms`.
+        is_piece: Whether the ledger may go on in other objects.
+        ends_here: Whether it is known that the last of these entries is there.
+        fault: Why entries cannot be read from it.
+
+    """
+
+    ledger: int
+    uuid: str
+    topic: str | None = None
+    extents: tuple[Extent, ...] = ()
+    data: ObjectId | None = None
+    form: str = ""
+    is_piece: bool = False
+    ends_here: bool = True
+    fault: SourceError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Indexed:
+    """What an index says: the uploads it tells of, and how long their data are."""
+
+    uploads: tuple[Upload, ...]
+    data_bytes: int
+
+
+AnyKey = Key | SegmentKey | FileKey
+
+_indexes: LRUCache[ObjectId | tuple[ObjectId, ObjectId], _Indexed]
+_indexes = LRUCache(maxsize=10_000)
+_indexes_lock = Lock()
+
+
+def read_uploads(storage: Storage) -> list[Upload]:
+    """List the bucket, read its indexes; return the uploads in the order of ledgers."""
+    data: dict[AnyKey, ObjectId] = {}
+    indexes: dict[AnyKey, ObjectId] = {}
+    for object_id in storage.list():
+        name = object_id.uri.removeprefix(storage.root + "/")
+        key = Key.parse(name) or SegmentKey.parse(name) or FileKey.parse(name)
+        if key is not None:
+            (indexes if key.is_index else data)[replace(key, is_index=False)] = (
+                object_id
+            )
+    for key in data.keys() - indexes.keys():
+        _log_unfinished(storage, key)
+
+    def read(key: AnyKey) -> Iterable[Upload]:
+        if isinstance(key, FileKey):
+            return _read_file(storage, key, indexes[key], data.get(key))
+        return _read_upload(storage, key, indexes[key], data.get(key))
+
+    with ThreadPoolExecutor(_READERS, "pulsar-index") as readers:
+        found = readers.map(read, indexes)
+        uploads = [upload for group in found for upload in group]
+    return sorted(uploads, key=lambda upload: (upload.ledger, upload.uuid))
+
+
+def _read_upload(
+    storage: Storage, key: Key | SegmentKey, index_id: ObjectId, data: ObjectId | None
+) -> Sequence[Upload]:
+    with _indexes_lock:
+        indexed = _indexes.get(index_id)
+    if indexed is None:
+        topic = None
+        try:
+            stored = storage.get(index_id.uri)
+            metadata = {name.lower(): text for name, text in stored.metadata.items()}
+            topic = names.of_managed_ledger(metadata.get(TOPIC_KEY, ""))
+            _check_version(index_id.uri, metadata)
+            if isinstance(key, Key):
+                indexed = _read_index(key, topic, stored)
+            else:
+                indexed = _read_segment(key, topic, stored)
+        except SourceError as error:
+            ledger = key.ledger if isinstance(key, Key) else NO_LEDGER
+            return [Upload(ledger, key.uuid, topic, fault=error)]
+        with _indexes_lock:
+            _indexes[stored.id] = indexed
+    fault = _mismatch(f"{storage.root}/{key}", indexed.data_bytes, data)
+    return [replace(upload, data=data, fault=fault) for upload in indexed.uploads]
+
+
+def _read_index(key: Key, topic: str | None, stored: StoredObject) -> _Indexed:
+    index = parse_index(stored.id.uri, stored.data)
+    if index.managed_ledger is not None:
+        topic = names.of_managed_ledger(index.managed_ledger) or topic
+    if topic is None:
+        _log.warning("%s does not say whose ledger it is: left out", stored.id.uri)
+    upload = Upload(key.ledger, key.uuid, topic, index.extents)
+    return _Indexed((upload,), index.data_bytes)
+
+
+def _read_segment(key: SegmentKey, topic: str | None, stored: StoredObject) -> _Indexed:
+    segment = parse_segment(stored.id.uri, stored.data)
+    uploads = tuple(
+        Upload(
+            piece.ledger,
+            key.uuid,
+            topic,
+            piece.extents,
+            form=STREAMING,
+            is_piece=True,
+            ends_here=piece.ends_here,
+        )
+        for piece in segment.pieces
+    )
+    return _Indexed(uploads, segment.data_bytes)
+
+
+def _read_file(
+    storage: Storage, key: FileKey, index_id: ObjectId, data: ObjectId | None
+) -> Sequence[Upload]:
+    """Read an index of the file system offloader, and the beginning of the data."""
+    topic = key.topic()
+    if data is None:
+        uri = f"{storage.root}/{key}"
+        fault = SourceError(uri, expected="data of its index", found="no such object")
+        return [Upload(key.ledger, key.uuid, topic, fault=fault)]
+    with _indexes_lock:
+        indexed = _indexes.get((index_id, data))
+    if indexed is None:
+        try:
+            file = read_map_file(storage, index_id, data)
+        except SourceError as error:
+            return [Upload(key.ledger, key.uuid, topic, data=data, fault=error)]
+        if file is None:
+            _log_unfinished(storage, key)
+            return []
+        named = names.of_managed_ledger(file.managed_ledger or "")
+        if named and topic and named != topic:
+            expected = f"a ledger of {topic}, as the folder is named"
+            fault = SourceError(data.uri, expected=expected, found=f"one of {named}")
+            return [Upload(key.ledger, key.uuid, topic, data=data, fault=fault)]
+        topic = named or topic
+        upload = Upload(
+            key.ledger,
+            key.uuid,
+            topic,
+            file.extents,
+            data,
+            str(file.layout),
+            ends_here=False,
+        )
+        indexed = _Indexed((upload,), data.size_bytes)
+        with _indexes_lock:
+            _indexes[index_id, data] = indexed
+    return indexed.uploads
+
+
+def _log_unfinished(storage: Storage, key: AnyKey) -> None:
+    _log.info("%s: %s has no index: an unfinished upload", storage.root, key)
+
+
+def _check_version(uri: str, metadata: Mapping[str, str]) -> None:
+    version = metadata.get(VERSION_KEY, FORMAT_VERSION)
+    if version != FORMAT_VERSION:
+        raise SourceError(
+            uri,
+            expected=f"format version {FORMAT_VERSION}",
+            found=f"{version!r} in {VERSION_KEY}",
+        )
+
+
+def _mismatch(uri: str, size_bytes: int, data: ObjectId | None) -> SourceError | None:
+    """Say what is wrong with the data object that an index belongs to."""
+    if data is None:
+        return SourceError(
+            uri,
+            expected=f"a data object of {size_bytes} bytes, as its index says",
+            found="no such object",
+        )
+    if data.size_bytes != size_bytes:
+        return SourceError(
+            data.uri,
+            offset=min(data.size_bytes, size_bytes),
+            expected=f"{size_bytes} bytes, as its index says",
+            found=f"{data.size_bytes} bytes",
+        )
+    return None

@@ -1,0 +1,183 @@
+"""What a broker tells of a topic's ledgers, and what follows for which are read."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from sparkcache.errors import ConfigError, SourceError
+from sparkcache.testing import MemoryStorage
+from sparkcache_pulsar import PulsarConnector
+from sparkcache_pulsar.manifest import Listed, read_manifest
+from sparkcache_pulsar.testing import Entry, Message, ledger_objects
+
+from .streaming import manifest
+from .topics import TOPIC, store
+
+CONNECTOR = PulsarConnector()
+ENTRIES = [Entry((Message(b"value"),)).encode()] * 5
+OTHER = "persistent://shop/eu/returns"
+
+
+def ledger_ids(storage: MemoryStorage, options: dict[str, str]) -> list[int]:
+    snapshot = CONNECTOR.discover(storage, TOPIC, options)
+    return [found.ledger.id for found in snapshot.ledgers]
+
+
+def test_without_the_option_there_is_none() -> None:
+    assert read_manifest(MemoryStorage(), {}) is None
+
+
+INFO = {
+    "version": 11,
+    "ledgers": [
+        {
+            "ledgerId": 48,
+            "entries": 3,
+            "isOffloaded": True,
+            "offloadedContextUuid": "0e59e9ef-4d7b-46a8-a590-9f69dac1d474",
+        },
+        {"ledgerId": 52, "timestamp": 1_795_228_533_375, "isOffloaded": False},
+    ],
+}
+STATS = {
+    "ledgers": [
+        {"ledgerId": 48, "entries": 3, "offloaded": True, "metadata": None},
+        {"ledgerId": 52, "entries": 0, "offloaded": False},
+    ]
+}
+
+
+@pytest.mark.parametrize(
+    ("told", "uuid"), [(INFO, "0e59e9ef-4d7b-46a8-a590-9f69dac1d474"), (STATS, None)]
+)
+@pytest.mark.parametrize("as_object", [False, True])
+def test_both_commands_are_understood(
+    told: object, uuid: str | None, as_object: bool
+) -> None:
+    storage = MemoryStorage()
+    given = f"  {json.dumps(told)}\n"
+    if as_object:
+        storage.put("lists/orders.json", given.encode())
+        given = "lists/orders.json"
+    assert read_manifest(storage, {"manifest": given}) == {
+        48: Listed(3, True, uuid),
+        52: Listed(0, False),
+    }
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "{",
+        "{}",
+        '{"ledgers": 7}',
+        '{"ledgers": [7]}',
+        '{"ledgers": [{}]}',
+        '{"ledgers": [{"ledgerId": "7"}]}',
+        '{"ledgers": [{"ledgerId": -7}]}',
+        '{"ledgers": [{"ledgerId": 7, "entries": -1}]}',
+        '{"ledgers": [{"ledgerId": 7, "entries": 1.5}]}',
+        '{"a":' * 100_000,
+    ],
+)
+def test_what_is_no_manifest(wrong: str) -> None:
+    with pytest.raises(ConfigError, match=r"option manifest=.*info-internal") as error:
+        read_manifest(MemoryStorage(), {"manifest": wrong})
+    assert len(str(error.value)) < 300
+
+
+def test_a_name_of_nothing() -> None:
+    with pytest.raises(SourceError, match=r"memory://bucket/orders\.json"):
+        read_manifest(MemoryStorage(), {"manifest": "orders.json"})
+
+
+def test_ledgers_that_are_not_listed_are_not_read() -> None:
+    """So the same manifest gives the same rows, whatever is offloaded meanwhile."""
+    storage = MemoryStorage()
+    for ledger in (5, 6, 7):
+        store(ENTRIES, ledger=ledger, storage=storage)
+    assert ledger_ids(storage, {}) == [5, 6, 7]
+    assert ledger_ids(storage, manifest(7, 5, 9)) == [5, 7]
+
+
+def test_a_listed_ledger_that_should_be_there() -> None:
+    storage = store(ENTRIES, ledger=5)
+    options = manifest(5, 6, isOffloaded=True, entries=5)
+    with pytest.raises(
+        SourceError, match="bucket: expected entries 0 to 4 of ledger 6"
+    ):
+        ledger_ids(storage, options)
+    options["failOnDataLoss"] = "false"
+    (loss,) = CONNECTOR.discover(storage, TOPIC, options).losses
+    assert (loss.ledger, loss.first, loss.last) == (6, 0, 4)
+
+
+def test_a_manifest_of_another_topic() -> None:
+    storage = store(ENTRIES, ledger=5)
+    store(ENTRIES, ledger=6, topic=OTHER, storage=storage)
+    with pytest.raises(ConfigError, match=f"ledger 6, which is of {OTHER}, not of"):
+        ledger_ids(storage, manifest(5, 6))
+
+
+def several(storage: MemoryStorage) -> list[str]:
+    """Offload a ledger three times; return the uuids."""
+    keys = []
+    for seed in range(3):
+        store(ENTRIES, ledger=5, storage=storage, seed=seed)
+        keys.append(ledger_objects(TOPIC, 5, ENTRIES, seed=seed)[0].key)
+    return [key.split("-ledger-")[0] for key in keys]
+
+
+def chosen(storage: MemoryStorage, options: dict[str, str]) -> str:
+    (found,) = CONNECTOR.discover(storage, TOPIC, options).ledgers
+    return found.ledger.object.uri.removeprefix("memory://bucket/").split("-ledger")[0]
+
+
+def naming(uuid: str) -> dict[str, str]:
+    return manifest(5, isOffloaded=True, offloadedContextUuid=uuid)
+
+
+def test_an_attempt_that_is_not_finished_names_no_upload(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    storage = MemoryStorage()
+    first = min(several(storage))
+    for uuid in several(storage):
+        assert chosen(storage, manifest(5, offloadedContextUuid=uuid)) == first
+    assert not caplog.records
+
+
+def test_of_several_uploads_the_one_it_names_is_taken() -> None:
+    storage = MemoryStorage()
+    for uuid in several(storage):
+        assert chosen(storage, naming(uuid)) == uuid
+
+
+def test_another_one_is_taken_where_that_is_not_whole(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """They are equal, since a ledger that is offloaded is closed."""
+    storage = MemoryStorage()
+    named, *others = several(storage)
+    storage.remove(f"{named}-ledger-5-index")
+    options = naming(named)
+    assert chosen(storage, options) == min(others)
+    assert (
+        f"its upload {named}, which the manifest names, cannot be read" in caplog.text
+    )
+
+
+def test_without_a_manifest_any_that_is_whole_is_taken() -> None:
+    storage = MemoryStorage()
+    first, second, third = sorted(several(storage))
+    assert chosen(storage, {}) == first
+    storage.remove(f"{first}-ledger-5-index")
+    assert chosen(storage, {}) == second
+    data = storage.get(f"memory://bucket/{second}-ledger-5").data
+    storage.put(f"{second}-ledger-5", data[:-1])
+    assert chosen(storage, {}) == third
+    storage.remove(f"{third}-ledger-5")
+    with pytest.raises(SourceError, match="as its index says"):
+        chosen(storage, {})
