@@ -59,7 +59,8 @@ class Ledger:
         id: Orders the ledgers of a topic.
         object: Where its entries lie. Part of the identity: a ledger whose object
             was overwritten is another ledger, so nothing stale is ever a hit.
-        decoding: The connector's options that change what decoding yields.
+        decoding: What the connector goes by: how its records are stored, and options
+            that change the rows.
 
     """
 

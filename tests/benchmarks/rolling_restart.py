@@ -15,7 +15,7 @@ What the test leaves to the machine, here is set:
   lost: for the new broker, what was written before is another ledger.
 - A consumer comes back 20 to 40 ms later, and its last 200 messages of the partition,
   received and not acknowledged, are sent again.
-- A consumer gets 34,000 to 80,000 messages a second, another number in each second: so
+- A consumer gets 36,000 to 80,000 messages a second, another number in each second: so
   they fall behind, catch up, and stray from one another. This is the one thing that the
   rates depend on, and it is set so that PIP-430's own policy comes to what was
   published for it.
@@ -47,7 +47,7 @@ CACHE_BYTES = 250 << 20
 MOST_IN_FLIGHT = 500_000 // RUN_ENTRIES
 RESTARTS_S = (7.5, 15.0, 22.5)
 AWAY_S = 0.5
-SPEEDS = (34_000, 80_000)
+SPEEDS = (36_000, 80_000)
 RESENT_RUNS = 200 // RUN_ENTRIES
 PULSAR_TTL = Ttl(create_s=1.0, after_read_s=None, expected_s=1.0)
 OUR_TTL = Ttl(create_s=180.0, after_read_s=10.0, expected_s=3600.0)
