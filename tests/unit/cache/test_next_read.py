@@ -107,6 +107,23 @@ def test_nothing_goes_unless_enough_goes() -> None:
     assert keys(evicted) == [A[1], A[2]]
 
 
+def test_what_nobody_is_expected_to_read_does_not_go_in_vain() -> None:
+    told = Told({A[0]: 1, A[1]: 2, B[0]: inf, B[1]: inf, B[2]: inf, B[3]: inf})
+    cache = cache_of(told, 30, {A[0]: 12, A[1]: 12, B[0]: 1, B[1]: 2, B[2]: 3})
+    before = cache.runs()
+    [mapped] = [run for run in before if run.key == B[1]]
+    cache.pin(mapped)
+    assert cache.reserve(10, 0, B[3]) == (False, [])
+    assert set(cache.runs()) == set(before)
+    assert cache.counters.evicted == 0
+    cache.check()
+    cache.unpin(mapped)
+    fits, evicted = cache.reserve(4, 0, B[3])
+    assert fits
+    assert keys(evicted) == [B[0], B[2]]
+    cache.check()
+
+
 def test_what_nobody_is_expected_to_read_goes_first() -> None:
     told = Told({A[0]: 100, B[0]: inf, B[1]: inf, A[1]: 3})
     cache = cache_of(told, 4)
