@@ -107,6 +107,10 @@ class RemovalOrder(Generic[V]):
         """
         return self._queue.shrink(size_bytes, runs)
 
+    def put_back(self, runs: list[CachedRun[V]]) -> None:
+        """Let what was swept stay after all, the next to go first as before."""
+        self._queue.put_back(runs)
+
     def give_way(
         self, size_bytes: int, runs: int, to: RunKey | None
     ) -> list[CachedRun[V]] | None:

@@ -116,10 +116,17 @@ class RemovalQueue(Generic[V]):
                     removed.append(run)
                     size_bytes -= run.size_bytes
                     runs -= 1
-        for run in reversed(passed_over):
+        self.put_back(passed_over)
+        return removed, requeued
+
+    def put_back(self, runs: list[CachedRun[V]]) -> None:
+        """Take in runs again in their order, as the first of the queue.
+
+        They go before those that the pass met between them and passed over.
+        """
+        for run in reversed(runs):
             self._runs[run] = None
             self._runs.move_to_end(run, last=False)
-        return removed, requeued
 
     def all(self) -> list[CachedRun[V]]:
         """List every run, the next to go first."""

@@ -133,14 +133,15 @@ class RunCache(Generic[V]):
         if not holdings.could_fit(size_bytes, settings.max_bytes, settings.max_runs):
             self.counters.refused += 1
             return False, []
-        removed = self._sweep(size_bytes, 1, settings.trigger_bytes, now_s)
-        excess = self._excess(size_bytes, 1)
-        if excess:
-            farther = self._order.give_way(*excess, to=key)
-            if farther is None:
-                self.counters.declined += 1
-                return False, removed
-            removed += self._evicted(farther)
+        swept = self._sweep(size_bytes, 1, settings.trigger_bytes, now_s)
+        more_bytes = size_bytes - sum(run.size_bytes for run in swept)
+        excess = self._excess(more_bytes, 1 - len(swept))
+        farther = self._order.give_way(*excess, to=key) if excess else []
+        if farther is None:
+            self._order.put_back(swept)
+            self.counters.declined += 1
+            return False, []
+        removed = self._evicted(swept + farther)
         holdings.reserve(size_bytes)
         return True, removed
 
@@ -264,7 +265,7 @@ class RunCache(Generic[V]):
     def evict(self, size_bytes: int, now_s: float) -> list[CachedRun[V]]:
         """Free at least so many bytes, if so many can be freed."""
         _require_size(size_bytes)
-        removed = self._swept(size_bytes, 0, now_s)
+        removed = self._evicted(self._swept(size_bytes, 0, now_s))
         return removed + self._give(size_bytes - sum(r.size_bytes for r in removed), 0)
 
     def remove(self, key: RunKey) -> CachedRun[V] | None:
@@ -291,14 +292,17 @@ class RunCache(Generic[V]):
         """Change the limits and the policy; returns what no longer fits.
 
         What is reserved, lent or pinned may exceed a lowered limit until it is let go.
+        What is overdue by the settings so far goes: nothing that is done meanwhile was
+        done to it, so it must not be found again.
         """
+        overdue = self.expire(now_s)
         self._settings = settings
         self._order.configure(settings)
         self._expiry.configure(settings.ttl)
         removed = self._fit(now_s)
         self._ceiling_bytes = max(settings.max_bytes, self._holdings.held.bytes)
         self._ceiling_runs = max(settings.max_runs, self._holdings.held.runs)
-        return removed
+        return overdue + removed
 
     def check(self) -> None:
         """Assert the invariants. For tests: O(n)."""
@@ -329,7 +333,7 @@ class RunCache(Generic[V]):
 
     def _fit(self, now_s: float) -> list[CachedRun[V]]:
         """Evict until what is held is within the limits, if that can be."""
-        removed = self._sweep(0, 0, self._settings.max_bytes, now_s)
+        removed = self._evicted(self._sweep(0, 0, self._settings.max_bytes, now_s))
         excess = self._excess(0, 0)
         return removed + self._give(*excess) if excess else removed
 
@@ -345,9 +349,10 @@ class RunCache(Generic[V]):
     def _sweep(
         self, size_bytes: int, runs: int, trigger_bytes: int, now_s: float
     ) -> list[CachedRun[V]]:
-        """Evict if with so much more the limit of runs or the trigger was exceeded.
+        """Choose what goes if with so much more the limit or the trigger was exceeded.
 
-        What is read next at a time that is foreseen stays.
+        What is read next at a time that is foreseen stays. What goes is out of the
+        removal order, and no more than that.
         """
         then_bytes = self._holdings.held.bytes + size_bytes
         excess_runs = self._holdings.held.runs + runs - self._settings.max_runs
@@ -362,7 +367,7 @@ class RunCache(Generic[V]):
         removed, requeued = self._order.sweep(size_bytes, runs)
         for run in requeued:
             self._expiry.start(run, now_s)
-        return self._evicted(removed)
+        return removed
 
     def _give(self, size_bytes: int, runs: int) -> list[CachedRun[V]]:
         """Evict what is foreseen, as far as it can go."""

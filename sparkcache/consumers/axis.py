@@ -37,7 +37,8 @@ class Axis:
     """The extents of a topic as far as scans have named them.
 
     Scans planned at different times may count from different beginnings, since old
-    ledgers are trimmed. What is known already says by how much they differ.
+    ledgers are trimmed. What is known already says by how much they differ. What was
+    trimmed since the first scan lies before 0 if a later one still found it.
     """
 
     def __init__(self) -> None:
@@ -46,9 +47,16 @@ class Axis:
     def __repr__(self) -> str:
         return f"Axis({len(self._extents)} extents)"
 
-    def learn(self, extents: Iterable[Located]) -> None:
-        """Take in extents of one scan."""
-        shift = 0.0
+    @property
+    def begin(self) -> float:
+        """Where the topic begins, as far as it is known."""
+        return min(0.0, self._extents.peekitem(0)[1].at) if self._extents else 0.0
+
+    def learn(self, extents: Iterable[Located], shift: float = 0.0) -> float:
+        """Take in extents of one scan; return by how much it counts differently.
+
+        Where none of them is known, that is what was found for others of the scan.
+        """
         unknown = []
         for extent in extents:
             known = self._extents.get((extent.ledger, extent.first))
@@ -64,6 +72,7 @@ class Axis:
                 extent.at + shift,
                 extent.size_bytes,
             )
+        return shift
 
     def at(self, position: Position) -> float:
         """Return where an entry begins; where its predecessor ends, if unknown.

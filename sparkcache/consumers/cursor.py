@@ -55,24 +55,23 @@ class Cursor:
         scan: Tells it from others of its topic.
         topic: What it reads.
         plan_ids: The plans that it was counted in.
+        shift: What is to be added to the places that it names: see `Axis`.
 
     """
 
     def __init__(
-        self,
-        scan: ScanId,
-        reader: Reader,
-        plan_ids: tuple[str, ...],
-        at: float,
-        tick: int,
+        self, scan: ScanId, reader: Reader, plan_ids: tuple[str, ...], tick: int
     ) -> None:
         self.scan = scan
         self.topic = reader.consumer.topic
         self.plan_ids = plan_ids
-        self._frontier = at
-        self._end = reader.end
+        self.shift = 0.0
+        self._frontier = -inf
+        self._planned_end = reader.end
         self._speed = Speed(tick)
+        self._has_moved = False
         self._tokens: dict[int, ReadToken] = {}
+        self._done: set[ReadToken] = set()
         self._open: list[Reading] = []
         self._left: dict[ReadToken, Reading] = {}
 
@@ -82,6 +81,10 @@ class Cursor:
             f"<scan of {self.topic} at {places or 'no place'}, "
             f"{self._frontier:.0f} of {self._end:.0f}, {len(self._left)} left>"
         )
+
+    @property
+    def _end(self) -> float:
+        return self._planned_end + self.shift
 
     @property
     def is_open(self) -> bool:
@@ -115,13 +118,16 @@ class Cursor:
     def advance(self, reading: Reading, at: float, tick: int) -> None:
         """Note that an attempt has come to a place."""
         self._speed.add(max(at - reading.at, 0.0), tick)
+        self._has_moved = self._has_moved or at > reading.at
         reading.at = max(reading.at, at)
 
     def close(self, reading: Reading, tick: int) -> None:
-        """End an attempt. What it has not come to is left for the next."""
+        """End an attempt. What it has not come to is left for the next, if any."""
         self._open.remove(reading)
+        if reading.at >= reading.end:
+            self._done.add(reading.token)
         others = any(other.token == reading.token for other in self._open)
-        if reading.at < reading.end and not others:
+        if not others and reading.token not in self._done:
             reading.left_tick = tick
             self._left[reading.token] = reading
 
@@ -143,10 +149,17 @@ class Cursor:
 
         What a task has left is waited for the longer, the longer nobody takes it up.
         """
-        speed = self.speed(tick) or usual_speed
-        for reading in self._open:
-            if reading.at <= place < reading.end:
-                return (place - reading.at) * len(self._open) / speed
+        speed = self.speed(tick)
+        if speed is None:
+            if self._has_moved:
+                return inf  # it stands still for so long that nothing is left to count
+            speed = usual_speed
+        nearest = max(
+            (reading.at for reading in self._open if reading.at <= place < reading.end),
+            default=None,
+        )
+        if nearest is not None:
+            return (place - nearest) * len(self._open) / speed
         for reading in self._left.values():
             if reading.at <= place < reading.end:
                 return tick - reading.left_tick + (place - reading.at) / speed
@@ -163,3 +176,4 @@ class Cursor:
             assert self._tokens[reading.token.part] == reading.token
         open_tokens = {reading.token for reading in self._open}
         assert not open_tokens & self._left.keys()
+        assert not self._done & self._left.keys()

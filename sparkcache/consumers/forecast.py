@@ -63,7 +63,7 @@ class _Topic:
     def range_of(self, consumer: Consumer) -> tuple[float, float]:
         """Return where a consumer begins and ends."""
         return (
-            0.0 if consumer.start is None else self.axis.at(consumer.start),
+            self.axis.begin if consumer.start is None else self.axis.at(consumer.start),
             inf if consumer.end is None else self.axis.at(consumer.end),
         )
 
@@ -129,9 +129,9 @@ class Forecast:
         """
         topic = self._topic(reader.consumer.topic)
         active = tuple(filter(topic.waiting.__contains__, plan_ids))
-        topic.axis.learn(extents)
+        cursor = self._cursor(topic, reader, active)
+        cursor.shift = topic.axis.learn(extents, cursor.shift)
         begin, end = topic.axis.at(first), topic.axis.at(stop)
-        cursor = self._cursor(topic, reader, active, begin)
         return cursor.open(reader.token, active, begin, end)
 
     def advance(self, reading: Reading, key: RunKey) -> None:
@@ -221,7 +221,7 @@ class Forecast:
         del self._axes[name]
 
     def _cursor(
-        self, topic: _Topic, reader: Reader, plan_ids: tuple[str, ...], at: float
+        self, topic: _Topic, reader: Reader, plan_ids: tuple[str, ...]
     ) -> Cursor:
         """Find the scan that a partition belongs to, or let it begin."""
         copies = 0
@@ -233,7 +233,7 @@ class Forecast:
             if cursor.is_of(reader.token):
                 return cursor
             copies += 1
-        cursor = topic.scans[scan] = Cursor(scan, reader, plan_ids, at, self._tick)
+        cursor = topic.scans[scan] = Cursor(scan, reader, plan_ids, self._tick)
         for plan_id in plan_ids:
             waiting = topic.waiting.get(plan_id)
             if waiting is not None and reader.consumer in waiting.consumers:

@@ -97,6 +97,21 @@ def test_where_runs_shall_outlive_their_last_read_they_do() -> None:
     assert held(cache) == {key(0), key(1)}
 
 
+def test_what_is_overdue_does_not_come_back_with_other_settings() -> None:
+    """Its readers went on without it: nobody counted for it."""
+    short = replace(SETTINGS, ttl=replace(TTL, expected_s=10.0), max_requeues=0)
+    cache: PlannedCache[None] = PlannedCache(short)
+    cache.begin([Plan("p", (Consumer("a"), Consumer("a")))], 0.0)
+    reading = opened(cache, "a", "p")
+    cache.take(reading, key(0), 0.0)
+    assert load(cache, key(0))
+    cache.finish(reading, 0, key(0), 10.0)
+    removed = cache.runs.configure(replace(short, max_requeues=3), 10.0)
+    assert [run.key for run in removed] == [key(0)]
+    assert cache.runs.counters.expired == 1
+    cache.check(10.0)
+
+
 def test_the_last_reader_takes_no_room_from_those_who_will_read_again() -> None:
     cache: PlannedCache[None] = PlannedCache(SETTINGS)
     cache.begin([Plan("p", (Consumer("a"), Consumer("a"), Consumer("b")))], 0.0)

@@ -74,7 +74,8 @@ def until(forecast: Forecast, entry: int) -> float:
 
 
 def is_like_new(forecast: Forecast) -> bool:
-    return not forecast._topics
+    """Whether it knows of no reader; where topics lie is remembered."""
+    return not forecast._topics and not forecast._expected._active
 
 
 # Where
@@ -111,6 +112,74 @@ def test_a_scan_planned_after_ledgers_were_trimmed_counts_from_elsewhere() -> No
     axis.learn([Located(2, 0, 9, 0.0, 100), Located(3, 0, 9, 100.0, 100)])
     assert axis.at(Position(2, 0)) == 100.0
     assert axis.at(Position(3, 0)) == 200.0
+
+
+@pytest.mark.parametrize(
+    ("parts", "place"),
+    [
+        pytest.param([[2], [3], [4]], 300.0, id="one partition for each ledger"),
+        pytest.param([[2, 3], [4]], 300.0, id="the last partition has only new ones"),
+        pytest.param([[2, 3, 4]], 300.0, id="one partition"),
+        pytest.param([[3], [4], [2]], 300.0, id="out of order"),
+    ],
+)
+def test_all_partitions_of_a_scan_count_from_the_same_place(
+    parts: list[list[int]], place: float
+) -> None:
+    forecast = Forecast()
+    for ledger in (1, 2, 3):
+        open_ledgers(forecast, [ledger], of=(1, 2, 3))
+    for part in parts:
+        open_ledgers(forecast, part, of=(2, 3, 4), stage=1)
+    assert forecast.place(in_ledger(4, 0)) == place
+
+
+def test_a_scan_planned_after_ledgers_were_trimmed_reads_to_its_end() -> None:
+    forecast = Forecast()
+    for ledger in (1, 2, 3):
+        forecast.close(open_ledgers(forecast, [ledger], of=(1, 2, 3)))
+    open_ledgers(forecast, [2], of=(2, 3), stage=1)
+    assert until_in(forecast, 3, 9) < inf
+
+
+def test_a_scan_planned_before_ledgers_were_trimmed_may_begin_later() -> None:
+    forecast = Forecast()
+    forecast.begin(Plan("p", (WHOLE, WHOLE, WHOLE)))
+    late = open_ledgers(forecast, [2], of=(2, 3), plan_ids=("p",))
+    early = open_ledgers(forecast, [1, 2], of=(1, 2, 3), stage=1, plan_ids=("p",))
+    forecast.advance(early, in_ledger(1, 9))
+    assert forecast.place(in_ledger(1, 0)) < forecast.place(in_ledger(2, 0))
+    assert until_in(forecast, 1, 5) < inf  # the third consumer has not begun
+    forecast.close(late)
+    forecast.check()
+
+
+def in_ledger(ledger: int, entry: int) -> RunKey:
+    """A run of a ledger of ten entries and 100 stored bytes."""
+    found = Ledger("test", TOPIC, ledger, ObjectId(f"mem://{ledger}", 1, "v1"))
+    return RunKey(found, Run(entry, entry))
+
+
+def until_in(forecast: Forecast, ledger: int, entry: int) -> float:
+    return forecast.ticks_until_read(TOPIC, forecast.place(in_ledger(ledger, entry)))
+
+
+def open_ledgers(
+    forecast: Forecast,
+    part: list[int],
+    of: tuple[int, ...],
+    stage: int = 0,
+    plan_ids: tuple[str, ...] = (),
+) -> Reading:
+    """Open some of the ledgers that a scan found when it was planned."""
+    number = of.index(part[0])
+    return forecast.open(
+        Reader(ReadToken(stage, number, number), f"{of}", WHOLE, 100.0 * len(of)),
+        plan_ids,
+        [Located(ledger, 0, 9, 100.0 * of.index(ledger), 100) for ledger in part],
+        Position(part[0], 0),
+        Position(part[-1], 10),
+    )
 
 
 # How fast
@@ -206,6 +275,53 @@ def test_a_task_that_is_run_twice_leaves_nothing_while_one_attempt_goes_on() -> 
     forecast.close(slow)
     assert until(forecast, 10) == inf
     assert until(forecast, 22) < 10
+
+
+@pytest.mark.parametrize("slow_is_first", [True, False])
+def test_who_of_two_attempts_is_nearest_counts(slow_is_first: bool) -> None:
+    forecast = Forecast()
+    forecast.begin(Plan("p", (WHOLE,)))
+    attempts = [opened(forecast, 0, 25, "p") for _ in range(2)]
+    slow, fast = attempts if slow_is_first else reversed(attempts)
+    read(forecast, slow, 0, 5)
+    read(forecast, fast, 0, 20)
+    assert until(forecast, 22) == pytest.approx(4.0, rel=0.3)
+    assert until(forecast, 10) == pytest.approx(10.0, rel=0.3)
+
+
+def test_an_attempt_given_up_because_another_was_faster_leaves_nothing() -> None:
+    forecast = Forecast()
+    forecast.begin(Plan("p", (WHOLE,)))
+    slow, fast = (opened(forecast, 0, 25, "p") for _ in range(2))
+    read(forecast, slow, 0, 5)
+    read(forecast, fast, 0, 25)
+    forecast.close(fast)
+    assert until(forecast, 10) < inf
+    forecast.close(slow)
+    assert until(forecast, 10) == inf
+    forecast.check()
+
+
+@pytest.mark.parametrize("is_closed", [False, True], ids=["hangs", "is gone"])
+def test_a_consumer_that_died_is_expected_later_and_later(is_closed: bool) -> None:
+    forecast = Forecast()
+    forecast.begin(Plan("p", (WHOLE,)))
+    forecast.close(
+        opened(forecast, 0, RUNS, who=reader(stage=9))
+    )  # tells what is where
+    died = opened(forecast, 0, 25, "p")
+    read(forecast, died, 0, 20)
+    if is_closed:
+        forecast.close(died)
+    busy = opened(forecast, who=reader(stage=1, consumer=Consumer("b")))
+    waits = []
+    for _ in range(12):
+        forecast._tick += 100 * HALF_LIFE
+        forecast.advance(busy, key(50, "b"))
+        waits.append((until(forecast, 22), until(forecast, 60)))
+    assert waits == sorted(waits)
+    forecast.end(["p"])
+    assert until(forecast, 60) == inf
 
 
 def test_a_consumer_that_has_not_begun_is_expected_from_its_start_on() -> None:
