@@ -9,10 +9,12 @@ The way of the data:
     discover    options, storage     -> a Snapshot: ledgers and their extents
     runs        an extent            -> its runs, by arithmetic alone
     split       a stream of bytes    -> the raw bytes of one run after another
-    decode      one raw run          -> record batches
+    decode      one raw run          -> record batches: what is cached
+    resolve     one decoded run      -> its rows
 
 Splitting and decoding are two steps because a load may pass over runs that are
-held already, and must not pay for decoding them.
+held already, and must not pay for decoding them. Resolving is a third, since what a run
+holds may have to do with others: it is done by who reads, after the cache.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from sparkcache.model import Extent, Ledger, Loss, ObjectId, Run
+    from sparkcache.model import Extent, Ledger, Loss, ObjectId, Run, RunKey
 
 ENTRY_POINT_GROUP = "sparkcache.connectors"
 
@@ -116,10 +118,37 @@ class RawRun:
 
 @dataclass(frozen=True, slots=True)
 class DecodedRun:
-    """A run as it is cached: batches in the connector's schema, entries ascending."""
+    """A run as it is cached, or as its rows were resolved: entries ascending.
+
+    The batches have one schema, the connector's, which while they are cached may have
+    further columns behind.
+    """
 
     batches: list[pa.RecordBatch]
     losses: tuple[Loss, ...] = field(default=())
+
+
+class Neighbours(Protocol):
+    """The runs of a topic around those that a task reads. Each call reads anew."""
+
+    def before(self) -> Iterator[Iterator[DecodedRun]]:
+        """Yield groups of runs, going back from the first that the task reads.
+
+        The runs of a group are in order. Raises SourceError.
+        """
+
+    def behind(self, key: RunKey) -> Iterator[tuple[RunKey, DecodedRun]]:
+        """Yield the runs behind one, in order, to the topic's end.
+
+        Raises SourceError.
+        """
+
+
+class Resolver(Protocol):
+    """Makes the rows of runs that one task reads."""
+
+    def resolve(self, key: RunKey, run: DecodedRun) -> DecodedRun:
+        """Return the rows of the next run. Raises SourceError."""
 
 
 class Connector(Protocol):
@@ -172,6 +201,9 @@ class Connector(Protocol):
 
         What is corrupt becomes a Loss beside the rows that are not.
         """
+
+    def resolver(self, decoding: str, neighbours: Neighbours) -> Resolver:
+        """Return what makes rows of runs that were decoded so, in order."""
 
 
 @cache

@@ -39,6 +39,8 @@ ENVELOPE = pa.schema(
         ("__properties", pa.map_(pa.string(), pa.string())),
         ("__schemaVersion", pa.binary()),
         ("__txn", pa.string()),
+        ("__replicatedFrom", pa.string()),
+        ("__deliverAt", arrays.TIMESTAMP),
     ]
 )
 
@@ -83,6 +85,7 @@ class _Columns:
         sent = metadata.numbers[fields.PUBLISH_TIME].signed[messages.entry]
         event = messages.event_time
         stored = self._entries.broker.numbers[fields.BROKER_TIMESTAMP]
+        deliver_at = metadata.numbers[fields.DELIVER_AT]
         batch_index = messages.batch_index
         return [
             arrays.constant(self._topic, pa.string(), self._rows),
@@ -106,6 +109,10 @@ class _Columns:
             self._properties(),
             self._of_entries(fields.SCHEMA_VERSION, arrays.binary),
             self._transaction(),
+            self._of_entries(fields.REPLICATED_FROM, arrays.string),
+            arrays.timestamp(
+                deliver_at.signed[messages.entry], deliver_at.present[messages.entry]
+            ),
         ]
 
     def _index(self) -> pa.Array:

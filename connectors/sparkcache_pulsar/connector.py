@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sparkcache_pulsar import discovery, frames, manifest, names, records, schemas
+from sparkcache_pulsar import (
+    discovery,
+    frames,
+    isolation,
+    manifest,
+    names,
+    records,
+    schemas,
+)
 from sparkcache_pulsar.decode import decode
 from sparkcache_pulsar.forms import form_of, without_form
+from sparkcache_pulsar.resolver import Resolver
 from sparkcache_pulsar.sequencefile import Layout
 from sparkcache_pulsar.values import values
 
@@ -18,6 +27,7 @@ if TYPE_CHECKING:
     from sparkcache.connector import (
         ByteStream,
         DecodedRun,
+        Neighbours,
         RawRun,
         Snapshot,
         Storage,
@@ -29,7 +39,7 @@ class PulsarConnector:
     """Topics of Apache Pulsar, offloaded to object stores or to files."""
 
     name = "pulsar"
-    option_names = schemas.OPTION_NAMES | {manifest.OPTION}
+    option_names = schemas.OPTION_NAMES | {manifest.OPTION, isolation.OPTION}
 
     def __repr__(self) -> str:
         return "PulsarConnector()"
@@ -39,9 +49,11 @@ class PulsarConnector:
         return names.full_name(topic)
 
     def decoding(self, options: Mapping[str, str]) -> str:
-        """Return the schema of values, and what becomes of those that do not match."""
+        """Return the schema of values, and which messages are wanted."""
         found = schemas.decoding(options)
-        return "" if found is None else found.to_text()
+        return isolation.with_isolation(
+            isolation.isolation_of(options), "" if found is None else found.to_text()
+        )
 
     def schema(self, decoding: str) -> pa.Schema:
         """Return the columns, spelled as the Pulsar connector for Spark does."""
@@ -78,3 +90,7 @@ class PulsarConnector:
     def decode(self, ledger: Ledger, raw: RawRun, batch_bytes: int) -> DecodedRun:
         """Decode the records of a run."""
         return decode(ledger, raw, batch_bytes)
+
+    def resolver(self, decoding: str, neighbours: Neighbours) -> Resolver:
+        """Return what puts chunks together and knows how transactions ended."""
+        return Resolver(decoding, neighbours)

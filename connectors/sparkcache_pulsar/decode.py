@@ -6,6 +6,7 @@
     batches     -> messages     a row each, as places in it        unbatching.py
     places      -> columns      copied together by Arrow           columns.py
     values      -> columns      by their schema, if one is given   values.py
+    other rows  -> columns      chunks, ends of transactions       parts.py
 
 Whatever is wrong with an entry takes that entry out, and is told; see faults.py.
 """
@@ -18,6 +19,7 @@ import pyarrow as pa
 
 from sparkcache.connector import DecodedRun
 from sparkcache.model import Loss
+from sparkcache_pulsar import parts
 from sparkcache_pulsar.columns import envelope
 from sparkcache_pulsar.entries import read_entries
 from sparkcache_pulsar.faults import Faults
@@ -50,15 +52,22 @@ def decode(ledger: Ledger, raw: RawRun, batch_bytes: int) -> DecodedRun:
     if cut.starts:
         of_values = values(without_form(ledger.decoding))
         entries = read_entries(cut.data, cut.starts, faults)
+        depends, schema = parts.has_parts(entries), of_values.schema
+        if depends:
+            schema = pa.schema([*schema, *parts.COLUMNS])
         for lanes in entries.groups(min(batch_bytes, _MAX_GROUP_BYTES)):
             payloads = unpack(entries, lanes, faults)
             messages = find_messages(entries, payloads, faults)
             if not len(messages.entry):
                 continue
+            if depends:
+                parts.without_values(entries, messages)
             messages, last = of_values.of(messages, faults)
             if len(messages.entry):
+                if depends:
+                    last += parts.columns(entries, messages, cut.offsets)
                 columns = envelope(ledger, raw.run.first, entries, messages) + last
-                batch = pa.RecordBatch.from_arrays(columns, schema=of_values.schema)
+                batch = pa.RecordBatch.from_arrays(columns, schema=schema)
                 batches.extend(_pieces(batch, batch_bytes))
     losses = faults.losses(ledger, raw.run, cut.offsets) + raw.losses
     if cut.end is not None and not raw.losses:

@@ -35,8 +35,12 @@ BROKER_TIMESTAMP, BROKER_INDEX = 1, 2
 PRODUCER_NAME, SEQUENCE_ID, PUBLISH_TIME, PROPERTIES = 1, 2, 3, 4
 PARTITION_KEY, COMPRESSION, UNCOMPRESSED_SIZE, MESSAGES_IN_BATCH = 6, 8, 9, 11
 EVENT_TIME, ENCRYPTION_KEYS, SCHEMA_VERSION, KEY_IS_BASE64 = 12, 13, 16, 17
+REPLICATED_FROM, DELIVER_AT = 5, 19
 ORDERING_KEY, MARKER_TYPE, TXN_LEAST_BITS, TXN_MOST_BITS = 18, 20, 22, 23
-NULL_VALUE, CHUNKS, CHUNK_ID, NULL_PARTITION_KEY, BATCH_INDEXES = 25, 27, 29, 30, 31
+NULL_VALUE, UUID, CHUNKS, CHUNKS_BYTES, CHUNK_ID = 25, 26, 27, 28, 29
+NULL_PARTITION_KEY, BATCH_INDEXES = 30, 31
+
+TXN_COMMIT, TXN_ABORT = 21, 22
 
 _BROKER_MAGIC, _CHECKSUM_MAGIC = 0x0E02, 0x0E01
 _BROKER_FIELDS = {BROKER_TIMESTAMP: Kind.NUMBER, BROKER_INDEX: Kind.NUMBER}
@@ -45,6 +49,7 @@ _FIELDS = {
     SEQUENCE_ID: Kind.NUMBER,
     PUBLISH_TIME: Kind.NUMBER,
     PROPERTIES: Kind.RANGES,
+    REPLICATED_FROM: Kind.RANGE,
     PARTITION_KEY: Kind.RANGE,
     COMPRESSION: Kind.NUMBER,
     UNCOMPRESSED_SIZE: Kind.NUMBER,
@@ -54,11 +59,14 @@ _FIELDS = {
     SCHEMA_VERSION: Kind.RANGE,
     KEY_IS_BASE64: Kind.NUMBER,
     ORDERING_KEY: Kind.RANGE,
+    DELIVER_AT: Kind.NUMBER,
     MARKER_TYPE: Kind.NUMBER,
     TXN_LEAST_BITS: Kind.NUMBER,
     TXN_MOST_BITS: Kind.NUMBER,
     NULL_VALUE: Kind.NUMBER,
+    UUID: Kind.RANGE,
     CHUNKS: Kind.NUMBER,
+    CHUNKS_BYTES: Kind.NUMBER,
     CHUNK_ID: Kind.NUMBER,
     NULL_PARTITION_KEY: Kind.NUMBER,
     BATCH_INDEXES: Kind.NUMBERS,
@@ -76,8 +84,12 @@ class Entries:
         first_byte: Where each of them begins in the buffer.
         start: Where its payload does.
         end: Where it ends.
+        codec: How each payload is compressed; chunks count as plain, since only all
+            of a message's can be decompressed.
         decoded_bytes: Size of each payload once it is decompressed.
-        delivered: Which of them hold messages for users.
+        is_chunk: Which of them hold a part of a message.
+        is_outcome: Which of them say how a transaction has ended.
+        delivered: Which of them become rows: all but markers for brokers alone.
 
     """
 
@@ -87,7 +99,10 @@ class Entries:
     first_byte: Ints
     start: Ints
     end: Ints
+    codec: Ints
     decoded_bytes: Ints
+    is_chunk: Bools
+    is_outcome: Bools
     delivered: Bools
 
     def groups(self, group_bytes: int) -> Iterator[Ints]:
@@ -123,6 +138,11 @@ def read_entries(
     for lane in np.flatnonzero(too_large & faults.sound).tolist():
         limit = f"a payload of up to {codecs.MAX_PAYLOAD_BYTES} bytes"
         faults.add(lane, limit, f"one of {size.value[lane]}")
+    is_chunk = table.numbers[CHUNKS].signed > 1
+    marker = table.numbers[MARKER_TYPE]
+    is_outcome = (marker.value == TXN_COMMIT) | (marker.value == TXN_ABORT)
+    table.numbers[MESSAGES_IN_BATCH].present &= ~(is_chunk | is_outcome)
+    read_as = np.where(is_chunk | is_outcome, codecs.NONE, codec).view(np.int64)
     return Entries(
         buffer,
         broker,
@@ -130,8 +150,11 @@ def read_entries(
         first_byte=frame,
         start=at,
         end=end,
-        decoded_bytes=np.where(codec == codecs.NONE, end - at, size.signed),
-        delivered=faults.sound & ~table.numbers[MARKER_TYPE].present,
+        codec=read_as,
+        decoded_bytes=np.where(read_as == codecs.NONE, end - at, size.signed),
+        is_chunk=is_chunk,
+        is_outcome=is_outcome,
+        delivered=faults.sound & (is_outcome | ~marker.present),
     )
 
 
@@ -196,8 +219,11 @@ def _check_metadata(table: Table, faults: Faults) -> None:
     encrypted[table.repeated[ENCRYPTION_KEYS].lane] = True
     found = "an encrypted one (encryption_keys are set), which cannot be read yet"
     faults.add_all(np.flatnonzero(faults.sound & encrypted), "a plain message", found)
-    chunks = table.numbers[CHUNKS].signed
-    found = "a chunk of a larger one (num_chunks_from_msg > 1), not supported yet"
-    faults.add_all(
-        np.flatnonzero(faults.sound & (chunks > 1)), "a whole message", found
-    )
+    chunks, chunk_id = table.numbers[CHUNKS].signed, table.numbers[CHUNK_ID].signed
+    size = table.numbers[CHUNKS_BYTES].signed
+    named = table.ranges[UUID].present & (chunk_id >= 0) & (chunk_id < chunks)
+    named &= (size >= 0) & (size <= codecs.MAX_PAYLOAD_BYTES)
+    for lane in np.flatnonzero(faults.sound & (chunks > 1) & ~named).tolist():
+        limit = f"a chunk of a message of up to {codecs.MAX_PAYLOAD_BYTES} bytes"
+        found = f"chunk {chunk_id[lane]} of {chunks[lane]} of {size[lane]} bytes"
+        faults.add(lane, limit, found)

@@ -15,6 +15,14 @@ if TYPE_CHECKING:
     from sparkcache_pulsar.protobuf import Bools, Ints
 
 
+class DamagedMessageError(Exception):
+    """A message that was put together of several entries, and cannot be delivered."""
+
+    def __init__(self, expected: str, found: str) -> None:
+        super().__init__(f"expected {expected}, found {found}")
+        self.fault = expected, found
+
+
 class Faults:
     """What is wrong with which entry of a run; the first thing found counts.
 

@@ -1,9 +1,10 @@
 """Message ids as bytes, as `MessageId.toByteArray` of Pulsar's Java client makes them.
 
-    1 ledger id, 2 entry id, 3 partition, 4 batch index, 6 batch size
+    1 ledger id, 2 entry id, 3 partition, 4 batch index, 6 batch size,
+    7 id of the first chunk
 
-Partition and batch index are left out where there is none; a batch size is always
-there, 0 without a batch.
+The id of a chunked message is that of its last chunk. Partition and batch index are
+left out where there is none; a batch size is always there, 0 without a batch.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from sparkcache_pulsar.protobuf import Bools, Bytes, Ints
 
 _LEDGER, _ENTRY, _PARTITION, _BATCH_INDEX, _BATCH_SIZE = 8, 16, 24, 32, 48  # tags
+_FIRST_CHUNK = 58
 
 
 def message_ids(
@@ -36,6 +38,11 @@ def message_ids(
     np.cumsum(used.sum(axis=1), out=offsets[1:])
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data[used])]
     return pa.Array.from_buffers(pa.binary(), rows, buffers)
+
+
+def chunked(first: bytes, last: bytes) -> bytes:
+    """Return the id of a message, given those of its first and its last chunk."""
+    return b"".join((last, bytes((_FIRST_CHUNK, len(first))), first))
 
 
 def _constant(tag: int, value: int, rows: int) -> tuple[Bytes, Bools]:

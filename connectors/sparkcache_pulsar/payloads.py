@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sparkcache_pulsar import codecs
-from sparkcache_pulsar.entries import COMPRESSION
 from sparkcache_pulsar.protobuf import SLACK_BYTES
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ def unpack(entries: Entries, lanes: Ints, faults: Faults) -> Payloads:
     If one is compressed then all are brought behind a copy of what they came from, so
     that they stay in order: a gather of ascending ranges is a gather at full speed.
     """
-    codec = entries.metadata.numbers[COMPRESSION].value[lanes]
+    codec = entries.codec[lanes]
     start, end = entries.start[lanes], entries.end[lanes]
     if not codec.any():
         return Payloads(entries.buffer, 0, lanes, start, end)

@@ -101,6 +101,8 @@ class Entry:
     broker: tuple[int, int] | None = None
     checksum: bool = True
     schema_version: bytes | None = None
+    replicated_from: str | None = None
+    deliver_at_ms: int | None = None
     txn: tuple[int, int] | None = None
     marker: int | None = None
     extra_metadata: bytes = b""
@@ -111,10 +113,27 @@ class Entry:
             payload = b"".join(map(_in_batch, self.messages))
         else:
             payload = self.messages[0].value or b""
-        metadata = self._metadata(len(payload))
-        body = b"".join(
-            (len(metadata).to_bytes(4, "big"), metadata, self.codec.compress(payload))
-        )
+        return self._stored(self._metadata(len(payload)), self.codec.compress(payload))
+
+    def encode_chunks(self, chunk_bytes: int, uuid_: str) -> list[bytes]:
+        """Return the entries that a producer makes of it, which is no batch."""
+        value = self.messages[0].value or b""
+        payload = self.codec.compress(value)
+        count = -(-len(payload) // chunk_bytes)
+        return [
+            self._stored(
+                self._metadata(len(value))
+                + bytes_field(26, uuid_.encode())
+                + varint_field(27, count)
+                + varint_field(28, len(payload))
+                + varint_field(29, number),
+                payload[number * chunk_bytes : (number + 1) * chunk_bytes],
+            )
+            for number in range(count)
+        ]
+
+    def _stored(self, metadata: bytes, payload: bytes) -> bytes:
+        body = b"".join((len(metadata).to_bytes(4, "big"), metadata, payload))
         head = b""
         if self.broker is not None:
             time_ms, index = self.broker
@@ -134,6 +153,8 @@ class Entry:
         ]
         if not self.batched:
             parts += [_property(4, pair) for pair in first.properties]
+        if self.replicated_from is not None:
+            parts.append(bytes_field(5, self.replicated_from.encode()))
         if first.key is not None:  # in a batch too, for brokers: that of the first
             parts.append(bytes_field(6, _stored_key(first.key)))
         if self.codec is not Codec.NONE:
@@ -149,6 +170,8 @@ class Entry:
             parts.append(varint_field(17, 1))
         if first.ordering_key is not None:
             parts.append(bytes_field(18, first.ordering_key))
+        if self.deliver_at_ms is not None:
+            parts.append(varint_field(19, self.deliver_at_ms))
         if self.marker is not None:
             parts.append(varint_field(20, self.marker))
         if self.txn is not None:

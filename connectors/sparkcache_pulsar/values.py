@@ -9,6 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from sparkcache_pulsar import arrays, columns
+from sparkcache_pulsar.faults import DamagedMessageError
+from sparkcache_pulsar.isolation import STATE, Isolation, parted
 from sparkcache_pulsar.messages import Messages, select
 from sparkcache_pulsar.schemas import Decoding, Mode, Spec
 from sparkcache_pulsar.schemas.decoded import Decoded
@@ -32,7 +34,8 @@ _AS_THEY_ARE = Decoding(Spec("BYTES"), Mode.FAILFAST)
 @lru_cache(maxsize=64)
 def values(decoding: str) -> Values:
     """Return the columns of a ledger's decoding; raises ConfigError."""
-    return Values(Decoding.from_text(decoding) if decoding else _AS_THEY_ARE)
+    isolation, schema = parted(decoding)
+    return Values(Decoding.from_text(schema) if schema else _AS_THEY_ARE, isolation)
 
 
 class Values:
@@ -43,14 +46,18 @@ class Values:
 
     Attributes:
         schema: Of whole batches; the columns of values are the last ones.
+        isolation: Which messages are wanted, later on; says whether there is a column
+            for it.
 
     """
 
-    def __init__(self, decoding: Decoding) -> None:
+    def __init__(self, decoding: Decoding, isolation: Isolation) -> None:
+        self.isolation = isolation
         self._spec = decoding.spec
         self._is_permissive = decoding.mode is Mode.PERMISSIVE
         self._decoder = decoder(decoding.spec)
-        fields = [pa.field("value", self._decoder.type)]
+        fields = [STATE] if isolation is Isolation.UNCOMMITTED else []
+        fields.append(pa.field("value", self._decoder.type))
         if self._is_permissive:
             fields.append(pa.field(CORRUPT, pa.binary()))
         self.schema = pa.schema([*columns.ENVELOPE, *fields])
@@ -71,7 +78,21 @@ class Values:
             keep = faults.sound[messages.entry]
             messages = select(messages, keep)
             found = [one.filter(pa.array(keep)) for one in found]
+        if self.isolation is Isolation.UNCOMMITTED:
+            found.insert(0, pa.nulls(len(found[0]), STATE.type))
         return messages, found
+
+    def of_payload(self, payload: bytes, key: pa.Array) -> list[pa.Array]:
+        """Return the columns of one value; raises DamagedMessageError."""
+        payloads = pa.array([payload], pa.binary())
+        decoded = self._decode_part(
+            payloads, key if self._spec.encoding == SEPARATED else None
+        )
+        if self._is_permissive:
+            return [decoded.array, _corrupt(payloads, decoded.faults)]
+        if decoded.faults:
+            raise DamagedMessageError(self._decoder.expected, decoded.faults[0])
+        return [decoded.array]
 
     def _decode(self, messages: Messages, payloads: pa.Array) -> Decoded:
         """Decode payloads, those of a very large entry by and by."""

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from sparkcache.config import CacheConfig
 from sparkcache.model import Extent, Ledger, Run, RunKey
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,3 +56,9 @@ class Scan:
     root: str
     config: CacheConfig
     stretches: tuple[Stretch, ...]
+
+    def keys(self) -> Iterator[RunKey]:
+        """Yield the keys of all runs, in order."""
+        for stretch in self.stretches:
+            for index in range(stretch.start, stretch.stop):
+                yield stretch.key(index)

@@ -115,7 +115,10 @@ def _deliver(
     ledger = start.load.ledger
     decoded = connector.decode(ledger, raw, start.config.batch_bytes)
     lost = sum(loss.last - loss.first + 1 for loss in decoded.losses)
-    encoded = EncodedRun(decoded, connector.schema(ledger.decoding))
+    schema = connector.schema(ledger.decoding)
+    if decoded.batches:  # they may have further columns, for a resolver
+        schema = decoded.batches[0].schema
+    encoded = EncodedRun(decoded, schema)
     channel.send(Decoded(index, encoded.size_bytes, raw.offset, lost))
     answer, _ = channel.receive()
     match answer:

@@ -20,6 +20,7 @@ from sparkcache.source import settings
 from sparkcache.source.options import ScanOptions
 from sparkcache.source.partitions import Piece, partition, stretch
 from sparkcache.source.rows import RowFilter
+from sparkcache.source.topic_map import TopicMap
 from sparkcache.storage import Traffic, open_storage
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
+    from sparkcache.connector import Snapshot
     from sparkcache.source.broadcast import BroadcastRef
 
 
@@ -81,20 +83,29 @@ class _Reader(DataSourceReader):
         self._scan = scan
         self._columns = _checked_columns(scan, schema)
         self._installed = installed
+        # Found here, since what a reader holds when it is made is what tasks get.
+        self._config = CacheConfig.resolve(options=scan.given, base=self._base())
+        storage = open_storage(scan.root, self._config, Traffic())
+        connector = connectors.find(scan.connector)
+        self._snapshot: Snapshot | None = connector.discover(
+            storage, scan.topic, scan.given
+        )
+        self._topic = TopicMap(self._snapshot.ledgers)
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "_snapshot": None}
 
     def partitions(self) -> list[_Partition]:
-        """Find the topic's ledgers, and pin the versions of their objects."""
-        scan = self._scan
-        config = CacheConfig.resolve(options=scan.given, base=self._base())
-        storage = open_storage(scan.root, config, Traffic())
-        connector = connectors.find(scan.connector)
-        snapshot = connector.discover(storage, scan.topic, scan.given)
+        """Cut the topic; the versions of its objects are pinned."""
+        scan, snapshot = self._scan, self._snapshot
+        assert snapshot is not None, "partitions are planned where the reader was made"
         settings.report(snapshot.losses, scan)
+        connector = connectors.find(scan.connector)
         pieces = partition(
             snapshot.ledgers,
             scan,
-            config.partition_bytes,
-            lambda extent: len(connector.runs(extent, config.run_bytes)),
+            self._config.partition_bytes,
+            lambda extent: len(connector.runs(extent, self._config.run_bytes)),
         )
         scan_id = uuid.uuid4().hex
         ends = [piece.at + piece.extent.size_bytes for part in pieces for piece in part]
@@ -106,6 +117,7 @@ class _Reader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the record batches of a partition."""
         from sparkcache.node.client import read_scan
+        from sparkcache.source.neighbours import Neighbours
 
         assert isinstance(partition, _Partition)
         _freeze_once()
@@ -118,20 +130,27 @@ class _Reader(DataSourceReader):
             stretch(piece, connector.runs(piece.extent, config.run_bytes), self._scan)
             for piece in partition.pieces
         )
+        scan = Scan(self._scan.root, config, tuple(filter(None, stretches)))
+        of_node = replace(task.config, enabled=config.enabled)
+        consumer = self._scan.consumer()
         runs = read_scan(
-            Scan(self._scan.root, config, tuple(filter(None, stretches))),
-            reader=Reader(
-                task.token, partition.scan, self._scan.consumer(), partition.end
-            ),
+            scan,
+            reader=Reader(task.token, partition.scan, consumer, partition.end),
             epoch=task.epoch,
-            settings=replace(task.config, enabled=config.enabled),
+            settings=of_node,
             plans=task.plans,
         )
+        resolver = connector.resolver(
+            self._scan.decoding, Neighbours(self._topic, scan, consumer, task, of_node)
+        )
         rows = RowFilter(self._scan, self._columns)
-        for run in runs:
-            settings.report(run.losses, self._scan)
-            while run.batches:
-                yield from rows.of(run.batches.pop(0))
+        for key, run in zip(scan.keys(), runs, strict=True):
+            resolved = resolver.resolve(key, run)
+            settings.report(resolved.losses, self._scan)
+            if resolved is not run:
+                run.batches.clear()
+            while resolved.batches:
+                yield from rows.of(resolved.batches.pop(0))
 
     def _base(self) -> CacheConfig | None:
         return None if self._installed is None else self._installed.value

@@ -47,7 +47,7 @@ def partition(
     """
     wanted = [
         (ledger, extent, at)
-        for ledger, extent, at in _located(ledgers)
+        for ledger, extent, at in located(ledgers)
         if _first(ledger, extent, options) <= _last(ledger, extent, options)
     ]
     total_bytes = sum(extent.size_bytes for _, extent, _ in wanted)
@@ -82,7 +82,7 @@ def stretch(piece: Piece, runs: Sequence[Run], options: ScanOptions) -> Stretch 
     return Stretch(piece.ledger, piece.extent, tuple(runs), start, stop, piece.at)
 
 
-def _located(ledgers: Iterable[LedgerMap]) -> Iterator[tuple[Ledger, Extent, int]]:
+def located(ledgers: Iterable[LedgerMap]) -> Iterator[tuple[Ledger, Extent, int]]:
     """Yield every extent of a topic, with the stored bytes before it."""
     at = 0
     for found in ledgers:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sparkcache.model import RunKey
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from sparkcache.connector import Connector, DecodedRun, Storage
-    from sparkcache.model import Loss, Run
+    from sparkcache.model import Loss
 
 
 def decoded_runs(
@@ -19,7 +21,7 @@ def decoded_runs(
     *,
     run_bytes: int = 1 << 20,
     batch_bytes: int = 1 << 20,
-) -> Iterator[tuple[Run, DecodedRun]]:
+) -> Iterator[tuple[RunKey, DecodedRun]]:
     """Yield every run of a topic, decoded, with one request per extent."""
     snapshot = connector.discover(storage, topic, options or {})
     for ledger_map in snapshot.ledgers:
@@ -28,7 +30,8 @@ def decoded_runs(
             runs = connector.runs(extent, run_bytes)
             stream = storage.open(ledger.object, extent.offset, extent.size_bytes)
             for raw in connector.split(ledger, extent, runs, stream):
-                yield raw.run, connector.decode(ledger, raw, batch_bytes)
+                key = RunKey(ledger, raw.run)
+                yield key, connector.decode(ledger, raw, batch_bytes)
 
 
 def read_topic(
@@ -41,18 +44,56 @@ def read_topic(
     batch_bytes: int = 1 << 20,
 ) -> tuple[list[dict[str, Any]], list[Loss]]:
     """Return all rows, as Python values, and all losses found while reading."""
+    return resolved_rows(
+        connector,
+        list(
+            decoded_runs(
+                connector,
+                storage,
+                topic,
+                options,
+                run_bytes=run_bytes,
+                batch_bytes=batch_bytes,
+            )
+        ),
+        connector.decoding(options or {}),
+    )
+
+
+def resolved_rows(
+    connector: Connector,
+    runs: Sequence[tuple[RunKey, DecodedRun]],
+    decoding: str,
+    *,
+    parts: int = 1,
+) -> tuple[list[dict[str, Any]], list[Loss]]:
+    """Return the rows of a topic's runs, as that many tasks make them."""
     rows: list[dict[str, Any]] = []
     losses: list[Loss] = []
-    for _, decoded in decoded_runs(
-        connector,
-        storage,
-        topic,
-        options,
-        run_bytes=run_bytes,
-        batch_bytes=batch_bytes,
-    ):
-        for batch in decoded.batches:
-            batch.validate(full=True)
-            rows += batch.to_pylist(maps_as_pydicts="strict")
-        losses += decoded.losses
+    for part in range(parts):
+        start = len(runs) * part // parts
+        stop = len(runs) * (part + 1) // parts
+        resolver = connector.resolver(decoding, _Neighbours(runs, start))
+        for key, decoded in runs[start:stop]:
+            resolved = resolver.resolve(key, decoded)
+            for batch in resolved.batches:
+                batch.validate(full=True)
+                rows += batch.to_pylist(maps_as_pydicts="strict")
+            losses += resolved.losses
     return rows, losses
+
+
+class _Neighbours:
+    """The runs of a topic around those from `start` on; see `connector.Neighbours`."""
+
+    def __init__(self, runs: Sequence[tuple[RunKey, DecodedRun]], start: int) -> None:
+        self._runs = runs
+        self._start = start
+
+    def before(self) -> Iterator[Iterator[DecodedRun]]:
+        for index in reversed(range(self._start)):
+            yield iter([self._runs[index][1]])
+
+    def behind(self, key: RunKey) -> Iterator[tuple[RunKey, DecodedRun]]:
+        keys = [key for key, _ in self._runs]
+        yield from self._runs[keys.index(key) + 1 :]

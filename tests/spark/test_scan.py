@@ -20,7 +20,8 @@ pytestmark = pytest.mark.spark
 COLUMNS = """
 __topic __partition __ledgerId __entryId __batchIndex __messageId __publishTime
 __eventTime __brokerPublishTime __index __key __orderingKey __sequenceId
-__producerName __properties __schemaVersion __txn value
+__producerName __properties __schemaVersion __txn __replicatedFrom
+__deliverAt value
 """.split()  # noqa: SIM905 - in the order of the schema, to be read
 
 

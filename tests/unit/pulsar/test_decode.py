@@ -30,7 +30,7 @@ from sparkcache_pulsar.testing import (
     varint_field,
 )
 
-from .topics import TOPIC, Row, at_ms, expected_rows, store
+from .topics import TOPIC, TXN_COMMIT, Row, at_ms, expected_rows, store
 
 CONNECTOR = PulsarConnector()
 
@@ -75,6 +75,8 @@ def test_columns_are_what_spark_takes() -> None:
         "__properties": MapType(StringType(), StringType()),
         "__schemaVersion": BinaryType(),
         "__txn": StringType(),
+        "__replicatedFrom": StringType(),
+        "__deliverAt": TimestampType(),
         "value": BinaryType(),
     }
     struct = StructType([StructField(*column) for column in types.items()])
@@ -189,7 +191,10 @@ def test_the_index_of_an_entry_is_that_of_its_last_message() -> None:
 
 
 def test_negative_numbers() -> None:
-    found = rows(single(Message(sequence_id=-1), txn=(-1, -(2**63))))
+    found = rows(
+        single(Message(sequence_id=-1), txn=(-1, -(2**63))),
+        single(Message(), txn=(-1, -(2**63)), marker=TXN_COMMIT),
+    )
     assert found[0]["__sequenceId"] == -1
     assert found[0]["__txn"] == "(-1,-9223372036854775808)"
 
@@ -266,8 +271,19 @@ def test_markers_are_no_messages() -> None:
 
 
 def test_messages_in_transactions_say_so() -> None:
-    found = rows(single(Message(b"x"), txn=(3, 4)), batch(Message(b"y")))
+    found = rows(
+        single(Message(b"x"), txn=(3, 4)),
+        batch(Message(b"y")),
+        single(Message(), txn=(3, 4), marker=TXN_COMMIT),
+    )
     assert [row["__txn"] for row in found] == ["(3,4)", None]
+
+
+def test_messages_from_other_clusters_and_for_later_say_so() -> None:
+    rows(
+        single(Message(b"x"), replicated_from="east", deliver_at_ms=1_700_000_900_000),
+        batch(Message(b"y"), replicated_from="west"),
+    )
 
 
 def test_entries_may_do_without_a_checksum() -> None:
@@ -294,6 +310,7 @@ def odd(value: bytes, extra_metadata: bytes) -> bytes:
 
 
 GOOD = single(Message(b"good"))
+UUID = bytes_field(26, b"u")
 PLAIN = single(Message(b"x"), checksum=False).encode()
 SOUND = b"\0\0\0\x0a" + bytes_field(1, b"p") + b"\x10\x00\x18\x80\x80\x01"
 
@@ -415,8 +432,18 @@ SOUND = b"\0\0\0\x0a" + bytes_field(1, b"p") + b"\x10\x00\x18\x80\x80\x01"
         ),
         pytest.param(
             odd(b"x", varint_field(27, 2) + varint_field(29, 0)),
-            "a chunk of a larger one",
-            id="chunk",
+            "a chunk of a message",
+            id="a chunk without the message's id",
+        ),
+        pytest.param(
+            odd(b"x", b"".join((UUID, varint_field(27, 2), varint_field(29, 2)))),
+            "chunk 2 of 2",
+            id="a chunk behind the last one",
+        ),
+        pytest.param(
+            odd(b"x", b"".join((UUID, varint_field(27, 2), varint_field(28, 2**31)))),
+            "of 2147483648 bytes",
+            id="a chunk of too large a message",
         ),
     ],
 )

@@ -15,7 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from sparkcache.testing import MemoryStorage, read_topic
+from sparkcache.testing import (
+    MemoryStorage,
+    decoded_runs,
+    read_topic,
+    resolved_rows,
+)
 from sparkcache_pulsar import PulsarConnector, mapfile, uploads
 from sparkcache_pulsar.frames import Walk
 from sparkcache_pulsar.testing import ledger_objects
@@ -31,7 +36,6 @@ OFFLOADED_BY_BROKER = sorted(
     path.name.removesuffix(".stats.json")
     for path in (GOLDEN / "internal").glob("*.stats.json")
 )
-LATER = sorted(path.stem for path in (GOLDEN / "expected-later").glob("*.jsonl"))
 
 
 @cache
@@ -186,23 +190,21 @@ def test_our_writer_makes_what_the_broker_does(name: str) -> None:
         assert data.data == storage.get(found.ledger.object.uri).data
 
 
-@pytest.mark.parametrize("name", LATER)
-def test_what_we_cannot_read_yet_is_told(name: str) -> None:
-    """Chunked and encrypted messages are losses; transactions are told, not judged."""
+@pytest.mark.parametrize("parts", [1, 2, 3, 1000])
+@pytest.mark.parametrize("run_bytes", [1, 20_000, 1 << 20])
+@pytest.mark.parametrize("name", ["chunked-none", "chunked-zstd", "transactions"])
+def test_rows_that_depend_on_other_runs(name: str, run_bytes: int, parts: int) -> None:
+    """Whatever the runs are, and however many tasks read them."""
     lines = (GOLDEN / "expected-later" / f"{name}.jsonl").read_text().splitlines()
     expected = [json.loads(line) for line in lines]
-    storage = bucket("-later")
-    rows, losses = read_topic(PulsarConnector(), storage, expected[0]["topic"])
-    read = {row["messageId"]: row["value"] for row in map(as_client, rows)}
-    lost = {
-        (loss.ledger, entry)
-        for loss in losses
-        for entry in range(loss.first, loss.last + 1)
-    }
-    for message in expected:
-        if (message["ledgerId"], message["entryId"]) not in lost:
-            assert read[message["messageId"]] == message["value"]
-    assert lost or any(row["__txn"] for row in rows)
+    connector, topic = PulsarConnector(), expected[0]["topic"]
+    runs = list(decoded_runs(connector, bucket("-later"), topic, run_bytes=run_bytes))
+    rows, losses = resolved_rows(connector, runs, "", parts=parts)
+    assert not losses
+    told = set(as_client(rows[0])) & set(expected[0])
+    assert len(rows) == len(expected)
+    for row, line in zip(map(as_client, rows), expected, strict=True):
+        assert {key: row[key] for key in told} == {key: line[key] for key in told}
 
 
 @pytest.mark.parametrize("name", OFFLOADED_BY_BROKER)

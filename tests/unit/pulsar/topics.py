@@ -24,6 +24,8 @@ TOPIC = "persistent://shop/eu/orders"
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 Row = dict[str, Any]
 
+TXN_COMMITTING, TXN_COMMIT, TXN_ABORT = 20, 21, 22
+
 
 def store(
     entries: Sequence[Entry | bytes],
@@ -45,12 +47,18 @@ def store(
 
 
 def expected_rows(
-    entries: Sequence[Entry], *, topic: str = TOPIC, ledger: int = 7
+    entries: Sequence[Entry],
+    *,
+    topic: str = TOPIC,
+    ledger: int = 7,
+    all_states: bool = False,
 ) -> list[Row]:
     """Say one by one, from what was written, what has to be read."""
     rows = []
+    committed = {entry.txn for entry in entries if entry.marker == TXN_COMMIT} | {None}
     for entry_id, entry in enumerate(entries):
-        if entry.marker is not None:
+        is_wanted = all_states or entry.txn in committed
+        if entry.marker is not None or not is_wanted:
             continue
         for index, message in enumerate(entry.messages):
             if not message.compacted_out:
@@ -92,6 +100,10 @@ def _row(
         "__properties": dict(message.properties),
         "__schemaVersion": entry.schema_version or None,
         "__txn": f"({entry.txn[0]},{entry.txn[1]})" if entry.txn else None,
+        "__replicatedFrom": entry.replicated_from,
+        "__deliverAt": None
+        if entry.deliver_at_ms is None
+        else at_ms(entry.deliver_at_ms),
         "value": message.value,
     }
 
@@ -128,14 +140,41 @@ _common = {
     "broker": st.none() | st.tuples(times_ms, st.integers(1000, 2**60)),
     "checksum": st.booleans(),
     "schema_version": st.none() | short_binary,
-    "txn": st.none() | st.tuples(int64s, int64s),
-    "marker": st.sampled_from([None] * 9 + [21]),
+    "replicated_from": st.none() | names,
+    "deliver_at_ms": st.none() | times_ms,
+    "marker": st.sampled_from([None] * 9 + [10, TXN_COMMITTING]),
 }
+_transactions = st.sampled_from([(0, 1), (0, 2), (-1, -(2**63))])
+_in_transactions = st.none() | _transactions
 batches = st.builds(
-    Entry, st.lists(in_batch, max_size=8).map(tuple), st.just(True), **_common
+    Entry,
+    st.lists(in_batch, max_size=8).map(tuple),
+    st.just(True),
+    txn=_in_transactions,
+    **_common,
 )
-singles = st.builds(Entry, st.tuples(messages), st.just(False), **_common)
-entries = st.one_of(batches, singles)
+singles = st.builds(
+    Entry, st.tuples(messages), st.just(False), txn=_in_transactions, **_common
+)
+outcomes = st.builds(
+    Entry,
+    st.just((Message(),)),
+    st.just(False),
+    txn=_transactions,
+    marker=st.sampled_from([TXN_COMMIT, TXN_ABORT]),
+)
+entries = st.one_of(batches, singles, batches, singles, outcomes)
+
+
+def ended_once(written: list[Entry]) -> bool:
+    """Tell whether no transaction ends twice, nor goes on after its end."""
+    ended = set()
+    for entry in written:
+        if entry.txn in ended:
+            return False
+        if entry.marker in (TXN_COMMIT, TXN_ABORT):
+            ended.add(entry.txn)
+    return True
 
 
 def read_values(

@@ -1,0 +1,149 @@
+"""Rows that are no messages: chunks of larger ones, and how transactions ended.
+
+What they mean for messages depends on other runs, so they are kept as they are, in rows
+of their own. A run that has any, or has messages of transactions, gets two columns more
+than others; see `Resolver`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from sparkcache_pulsar import arrays
+from sparkcache_pulsar import entries as fields
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from sparkcache_pulsar.entries import Entries
+    from sparkcache_pulsar.messages import Messages
+
+CHUNK, OUTCOME = "__chunk", "__outcome"
+
+_CHUNK_TYPE = pa.struct(
+    [
+        ("uuid", pa.binary()),
+        ("number", pa.int64()),
+        ("chunks", pa.int64()),
+        ("codec", pa.int64()),
+        ("decoded_bytes", pa.int64()),
+        ("offset", pa.int64()),
+        ("data", pa.binary()),
+    ]
+)
+COLUMNS = (pa.field(CHUNK, _CHUNK_TYPE), pa.field(OUTCOME, pa.bool_()))
+
+
+class Chunk(NamedTuple):
+    """A part of a message.
+
+    Attributes:
+        ledger: Where it lies.
+        entry: Where it lies.
+        message_id: As if it were a message.
+        uuid: The same for all chunks of a message.
+        number: Which it is, from 0 on.
+        chunks: How many there are.
+        codec: How the message, put together, is compressed.
+        decoded_bytes: How large it is then; 0 where that is not said.
+        offset: Where its entry lies in the object.
+        data: Its bytes.
+
+    """
+
+    ledger: int
+    entry: int
+    message_id: bytes
+    uuid: bytes
+    number: int
+    chunks: int
+    codec: int
+    decoded_bytes: int
+    offset: int
+    data: bytes
+
+    @property
+    def is_last(self) -> bool:
+        """Whether none follows."""
+        return self.number == self.chunks - 1
+
+
+def has_parts(entries: Entries) -> bool:
+    """Tell whether any row of a run depends on other runs."""
+    in_transaction = entries.metadata.numbers[fields.TXN_MOST_BITS].present
+    loose = entries.is_chunk | entries.is_outcome | in_transaction
+    return bool((loose & entries.delivered).any())
+
+
+def without_values(entries: Entries, messages: Messages) -> None:
+    """Leave values out of rows that are no messages."""
+    no_message = entries.is_chunk | entries.is_outcome
+    messages.value.present &= ~no_message[messages.entry]
+
+
+def columns(
+    entries: Entries, messages: Messages, offsets: Sequence[int]
+) -> list[pa.Array]:
+    """Return the two columns; `offsets` are those of all entries, in the object."""
+    entry, metadata = messages.entry, entries.metadata
+    is_chunk, is_outcome = entries.is_chunk[entry], entries.is_outcome[entry]
+    rows = np.flatnonzero(is_chunk)
+    lanes = entry[rows]
+    uuid = metadata.ranges[fields.UUID]
+    data = messages.buffer.data
+    sizes = metadata.numbers[fields.UNCOMPRESSED_SIZE].value
+    chunks: list[dict[str, object] | None] = [None] * len(entry)
+    for row, lane in zip(rows.tolist(), lanes.tolist(), strict=True):
+        start, length = messages.value.start[row], messages.value.length[row]
+        name = slice(uuid.start[lane], uuid.start[lane] + uuid.length[lane])
+        chunks[row] = {
+            "uuid": entries.buffer[name].tobytes(),
+            "number": int(metadata.numbers[fields.CHUNK_ID].signed[lane]),
+            "chunks": int(metadata.numbers[fields.CHUNKS].signed[lane]),
+            "codec": int(metadata.numbers[fields.COMPRESSION].signed[lane]),
+            "decoded_bytes": int(sizes[lane]),
+            "offset": offsets[lane],
+            "data": bytes(data[start : start + length]),
+        }
+    marker = metadata.numbers[fields.MARKER_TYPE].value[entry]
+    committed = np.packbits(marker == fields.TXN_COMMIT, bitorder="little")
+    validity = arrays.bitmap(is_outcome)
+    outcomes = pa.Array.from_buffers(
+        pa.bool_(), len(entry), [validity, pa.py_buffer(committed)]
+    )
+    return [pa.array(chunks, _CHUNK_TYPE), outcomes]
+
+
+def has_columns(batch: pa.RecordBatch) -> bool:
+    """Tell whether a batch is of a run with rows that depend on other runs."""
+    return OUTCOME in batch.schema.names
+
+
+def chunks_of(batch: pa.RecordBatch) -> Iterator[tuple[int, Chunk]]:
+    """Yield the chunks in a batch, and in which row each is."""
+    column = batch.column(CHUNK)
+    if column.null_count == len(column):
+        return
+    rows = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
+    names = ["__ledgerId", "__entryId", "__messageId", CHUNK]
+    for row in rows.tolist():
+        ledger, entry, message_id, chunk = (
+            batch.column(name)[row].as_py() for name in names
+        )
+        yield row, Chunk(ledger, entry, message_id, **chunk)
+
+
+def outcomes_of(batch: pa.RecordBatch) -> Iterator[tuple[str, bool]]:
+    """Yield which transactions ended here, and whether they were committed."""
+    column = batch.column(OUTCOME)
+    if column.null_count == len(column):
+        return
+    ended = batch.filter(column.is_valid())
+    yield from zip(
+        ended.column("__txn").to_pylist(),
+        ended.column(OUTCOME).to_pylist(),
+        strict=True,
+    )

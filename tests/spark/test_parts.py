@@ -1,0 +1,90 @@
+"""Chunked messages and transactions over the ends of runs, partitions and ledgers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from conftest import TOPIC, Topic
+
+import sparkcache
+from sparkcache_pulsar.testing import (
+    Entry,
+    Message,
+    StoredObject,
+    ledger_objects,
+    write_directory,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+COMMIT, ABORT = 21, 22
+LEDGERS = 12
+CUTS = {"runBytes": "1k", "partitionBytes": "600"}
+
+
+def value(number: int) -> bytes:
+    return f"{number} ".encode() * 300
+
+
+@pytest.fixture
+def parts(tmp_path: Path) -> Topic:
+    """A topic of large messages, each in three ledgers; a third of them aborted."""
+    entries: list[list[bytes]] = [[] for _ in range(LEDGERS)]
+    for number in range(LEDGERS - 3):
+        txn = (0, number)
+        entry = Entry((Message(value(number)),), batched=False, txn=txn)
+        for at, chunk in enumerate(entry.encode_chunks(250, f"m{number}")):
+            entries[number + at].append(chunk)
+        kind = ABORT if number % 3 == 0 else COMMIT
+        marker = Entry((Message(),), batched=False, txn=txn, marker=kind)
+        entries[-1].append(marker.encode())
+    undecided = Entry((Message(b"undecided"),), batched=False, txn=(9, 9))
+    entries[0].append(undecided.encode())
+    stored: list[StoredObject] = []
+    for ledger, written in enumerate(entries):
+        stored += ledger_objects(TOPIC, ledger, written, max_block_bytes=600)
+    write_directory(tmp_path / "bucket", stored)
+    return Topic(tmp_path / "bucket")
+
+
+def values(found: DataFrame) -> list[bytes]:
+    return sorted(bytes(row["value"]) for row in found.select("value").collect())
+
+
+COMMITTED = sorted(value(number) for number in range(LEDGERS - 3) if number % 3)
+
+
+@pytest.mark.parametrize("enabled", ["true", "false"])
+def test_each_is_one_row(spark: SparkSession, parts: Topic, enabled: str) -> None:
+    found = parts.load(spark, **CUTS, enabled=enabled)
+    assert found.rdd.getNumPartitions() > LEDGERS
+    assert values(found) == COMMITTED
+
+
+def test_each_planned_consumer_gets_each(spark: SparkSession, parts: Topic) -> None:
+    frames = [parts.load(spark, **CUTS) for _ in range(3)]
+    with sparkcache.plan(*frames):
+        assert [values(frame) for frame in frames] == [COMMITTED] * 3
+
+
+def test_states_are_shown_to_who_asks(spark: SparkSession, parts: Topic) -> None:
+    found = parts.load(spark, **CUTS, isolation="read_uncommitted")
+    counted = {row[0]: row[1] for row in found.groupBy("__txnState").count().collect()}
+    assert counted == {"committed": 6, "aborted": 3, "undecided": 1}
+
+
+def test_offsets_are_those_of_the_last_chunk(spark: SparkSession, parts: Topic) -> None:
+    """Whose beginning lies before them, and whose outcome behind."""
+    every = parts.load(spark, **CUTS).select("__ledgerId", "__entryId", "value")
+    for at in range(0, LEDGERS, 4):
+        part = parts.load(
+            spark, **CUTS, startingOffsets=f"{at}:0", endingOffsets=f"{at + 4}:0"
+        )
+        wanted = every.where(f"__ledgerId >= {at} and __ledgerId < {at + 4}")
+        assert values(part) == values(wanted)
