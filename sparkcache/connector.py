@@ -6,7 +6,9 @@ It neither caches nor counts, and does all its reading through a `Storage`.
 
 The way of the data:
 
-    discover    options, storage     -> a Snapshot: ledgers and their extents
+    catalog     options, storage     -> a Catalog: which topics there are
+    snapshot    a topic              -> a Snapshot: its ledgers and their extents
+    prune       extents, times       -> those that may have entries of these times
     runs        an extent            -> its runs, by arithmetic alone
     split       a stream of bytes    -> the raw bytes of one run after another
     decode      one raw run          -> record batches: what is cached
@@ -28,6 +30,7 @@ from sparkcache.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from re import Pattern
 
     import pyarrow as pa
 
@@ -128,6 +131,41 @@ class DecodedRun:
     losses: tuple[Loss, ...] = field(default=())
 
 
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which topics a scan is of: by their names, or by a pattern.
+
+    Attributes:
+        names: Full names, as `Connector.topic_name` returns them.
+        pattern: What a topic's full name matches as a whole.
+
+    """
+
+    names: tuple[str, ...] = ()
+    pattern: Pattern[str] | None = None
+
+    def __str__(self) -> str:
+        if self.pattern is not None:
+            return f"topicsPattern={self.pattern.pattern!r}"
+        return f"topic={','.join(self.names)!r}"
+
+
+class Catalog(Protocol):
+    """What lay below a root at one moment."""
+
+    def select(self, selection: Selection) -> Sequence[str]:
+        """Return the full names of the topics that are meant, each once.
+
+        Raises ConfigError if there are none, or not all that were named.
+        """
+
+    def snapshot(self, topic: str) -> Snapshot:
+        """Return the ledgers of a topic.
+
+        Raises SourceError if what is stored is not what its index says.
+        """
+
+
 class Neighbours(Protocol):
     """The runs of a topic around those that a task reads. Each call reads anew."""
 
@@ -175,13 +213,23 @@ class Connector(Protocol):
     def time_column(self) -> str:
         """Return the name of the timestamp column that time options mean."""
 
-    def discover(
-        self, storage: Storage, topic: str, options: Mapping[str, str]
-    ) -> Snapshot:
-        """Find the ledgers of a topic, given by its full name.
+    def names_one(self, topic: str) -> bool:
+        """Tell whether a full name is that of one topic, whatever is stored."""
 
-        Raises ConfigError if there is no such topic, SourceError if what is stored
-        is not what its index says.
+    def catalog(self, storage: Storage, options: Mapping[str, str]) -> Catalog:
+        """Find out which topics there are. Raises ConfigError, SourceError."""
+
+    def prune(
+        self,
+        storage: Storage,
+        extents: Sequence[tuple[Ledger, Extent]],
+        times_us: tuple[int | None, int | None],
+        options: Mapping[str, str],
+    ) -> range:
+        """Return which of a topic's extents may have entries of these times.
+
+        The first time is included, the second is not; in microseconds since 1970.
+        What is returned may be too much, never too little.
         """
 
     def runs(self, extent: Extent, run_bytes: int) -> Sequence[Run]:

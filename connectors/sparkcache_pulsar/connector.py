@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sparkcache_pulsar import (
-    discovery,
     frames,
     isolation,
     manifest,
     names,
     records,
     schemas,
+    times,
 )
 from sparkcache_pulsar.decode import decode
+from sparkcache_pulsar.discovery import Catalog
 from sparkcache_pulsar.forms import form_of, without_form
 from sparkcache_pulsar.resolver import Resolver
 from sparkcache_pulsar.sequencefile import Layout
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
         DecodedRun,
         Neighbours,
         RawRun,
-        Snapshot,
         Storage,
     )
     from sparkcache.model import Extent, Ledger, Run
@@ -39,7 +39,11 @@ class PulsarConnector:
     """Topics of Apache Pulsar, offloaded to object stores or to files."""
 
     name = "pulsar"
-    option_names = schemas.OPTION_NAMES | {manifest.OPTION, isolation.OPTION}
+    option_names = schemas.OPTION_NAMES | {
+        manifest.OPTION,
+        isolation.OPTION,
+        times.OPTION,
+    }
 
     def __repr__(self) -> str:
         return "PulsarConnector()"
@@ -50,6 +54,7 @@ class PulsarConnector:
 
     def decoding(self, options: Mapping[str, str]) -> str:
         """Return the schema of values, and which messages are wanted."""
+        times.skew_us(options)
         found = schemas.decoding(options)
         return isolation.with_isolation(
             isolation.isolation_of(options), "" if found is None else found.to_text()
@@ -67,11 +72,23 @@ class PulsarConnector:
         """Return the name of the producer's time, which every message has."""
         return "__publishTime"
 
-    def discover(
-        self, storage: Storage, topic: str, options: Mapping[str, str]
-    ) -> Snapshot:
-        """Find the ledgers of a topic in what brokers have offloaded."""
-        return discovery.discover(storage, topic, options, self.decoding(options))
+    def names_one(self, topic: str) -> bool:
+        """Tell whether a name is a partition's: any other may have partitions."""
+        return names.partition(topic) is not None
+
+    def catalog(self, storage: Storage, options: Mapping[str, str]) -> Catalog:
+        """Find out what brokers have offloaded."""
+        return Catalog(storage, options, self.decoding(options))
+
+    def prune(
+        self,
+        storage: Storage,
+        extents: Sequence[tuple[Ledger, Extent]],
+        times_us: tuple[int | None, int | None],
+        options: Mapping[str, str],
+    ) -> range:
+        """Look at the first message of some extents."""
+        return times.prune(storage, extents, times_us, options)
 
     def runs(self, extent: Extent, run_bytes: int) -> Sequence[Run]:
         """Cut an extent into runs of an equal number of entries, if it can be cut."""

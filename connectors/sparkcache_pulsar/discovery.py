@@ -22,7 +22,7 @@ from cachetools import LRUCache
 from sparkcache.connector import LedgerMap, Snapshot
 from sparkcache.errors import ConfigError
 from sparkcache.model import Ledger, placed
-from sparkcache_pulsar import frames, unfolding
+from sparkcache_pulsar import frames, names, unfolding
 from sparkcache_pulsar.coverage import Missing, cover, given_up, nowhere
 from sparkcache_pulsar.forms import form_of, with_form
 from sparkcache_pulsar.manifest import OPTION, read_manifest
@@ -31,11 +31,10 @@ from sparkcache_pulsar.sequencefile import Layout
 from sparkcache_pulsar.uploads import NO_LEDGER, read_uploads
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Set
+    from collections.abc import Mapping, Sequence, Set
 
-    from sparkcache.connector import Storage
+    from sparkcache.connector import Selection, Storage
     from sparkcache.model import Extent
-    from sparkcache_pulsar.manifest import Listed
     from sparkcache_pulsar.uploads import Upload
 
 CONNECTOR = "pulsar"
@@ -47,24 +46,133 @@ _ends: LRUCache[tuple[Ledger, Extent], int] = LRUCache(maxsize=10_000)
 _ends_lock = Lock()
 
 
-def discover(
-    storage: Storage, topic: str, options: Mapping[str, str], decoding: str
-) -> Snapshot:
-    """Return the ledgers of a topic, to be decoded so; see `Connector.discover`."""
-    manifest = read_manifest(storage, options)
-    found = _find(storage, topic, manifest, decoding)
-    if found.missing:
-        # A broker may have written or deleted ledgers since the bucket was listed.
-        found = _find(storage, topic, manifest, decoding)
-    if found.missing and options.get("failOnDataLoss", "true") != "false":
-        raise found.missing[0].fault
-    if topic not in found.topics:
-        raise ConfigError(_unknown(topic, storage.root, found))
-    if found.nameless:
-        _log.warning("%s: left out %s", storage.root, _of_nobody(found.nameless))
-    losses = tuple(missing.as_loss() for missing in found.missing)
-    _log.info("%s: %r", placed(topic, storage.root), found)
-    return Snapshot(tuple(found.maps), losses)
+class Catalog:
+    """What lies in a bucket; see `sparkcache.connector.Catalog`.
+
+    Args:
+        storage: The bucket.
+        options: Those of a scan.
+        decoding: How what is found is to be decoded.
+
+    """
+
+    def __init__(
+        self, storage: Storage, options: Mapping[str, str], decoding: str
+    ) -> None:
+        self._storage = storage
+        self._manifest = read_manifest(storage, options)
+        self._fails = options.get("failOnDataLoss", "true") != "false"
+        self._decoding = decoding
+        self._uploads = read_uploads(storage)
+
+    def __repr__(self) -> str:
+        return f"Catalog({self._storage.root}, {len(self._uploads)} uploads)"
+
+    def select(self, selection: Selection) -> Sequence[str]:
+        """Return the topics that are meant; of a partitioned one, all partitions.
+
+        A pattern may match the name of a partition, or that of its topic.
+        """
+        if selection.pattern is None:
+            found = [name for name in selection.names for name in self._named(name)]
+        else:
+            matches = selection.pattern.fullmatch
+            found = [
+                name
+                for name in sorted(self._topics(), key=names.by_partition)
+                if matches(name) or matches(names.without_partition(name))
+            ]
+            if not found:
+                raise ConfigError(
+                    self._unknown(str(selection), selection.pattern.pattern)
+                )
+        chosen = list(dict.fromkeys(found))
+        if self._manifest is not None and len(chosen) > 1:
+            raise ConfigError(
+                f"option {OPTION}: it lists the ledgers of one topic, and the scan is "
+                f"of {len(chosen)}, such as {chosen[0]} and {chosen[1]}"
+            )
+        return chosen
+
+    def snapshot(self, topic: str) -> Snapshot:
+        """Return the ledgers of a topic; raises SourceError."""
+        found = self._find(topic)
+        if found.missing:
+            # A broker may have written or deleted ledgers since the bucket was listed.
+            self._uploads = read_uploads(self._storage)
+            found = self._find(topic)
+        if found.missing and self._fails:
+            raise found.missing[0].fault
+        if found.nameless:
+            _log.warning(
+                "%s: left out %s", self._storage.root, _of_nobody(found.nameless)
+            )
+        losses = tuple(missing.as_loss() for missing in found.missing)
+        _log.info("%s: %r", placed(topic, self._storage.root), found)
+        return Snapshot(tuple(found.maps), losses)
+
+    def _named(self, name: str) -> list[str]:
+        """Return the topics of a name; raises ConfigError if there is none."""
+        found = self._matching(name)
+        if not found:
+            self.snapshot(name)  # it may be there, and not to be read
+            found = self._matching(name)
+        if not found:
+            raise ConfigError(self._unknown(f"topic={name!r}", name))
+        return found
+
+    def _matching(self, name: str) -> list[str]:
+        topics = self._topics(name)
+        return [name] * (name in topics) + names.partitions_of(name, topics)
+
+    def _topics(self, listed: str = "") -> Set[str]:
+        """Return the topics in the bucket; `listed` is that of the manifest, if any."""
+        manifest = self._manifest if listed and self._manifest else {}
+        return set(find_owners(self._uploads, listed, manifest).values())
+
+    def _find(self, topic: str) -> _Found:
+        """Choose what to read of a topic."""
+        manifest, root = self._manifest, self._storage.root
+        owners = find_owners(self._uploads, topic, manifest or {})
+        segments = [upload for upload in self._uploads if upload.is_piece]
+        nameless = {upload.uuid for upload in segments if upload.ledger not in owners}
+        found = _Found(set(owners.values()), nameless)
+        grouped = groupby(self._uploads, key=lambda upload: upload.ledger)
+        of_ledger = {ledger: list(group) for ledger, group in grouped}
+        anybodys = of_ledger.pop(NO_LEDGER, [])
+        as_ledger = partial(_ledger, placed(topic, root), self._decoding)
+        offloaded = [id_ for id_, of in (manifest or {}).items() if of.is_offloaded]
+        newest = max(offloaded, default=-1)
+        for ledger in sorted(of_ledger if manifest is None else manifest):
+            listed = manifest[ledger] if manifest is not None else None
+            mine = of_topic(of_ledger.get(ledger, []), topic, owners.get(ledger))
+            if mine:
+                last = partial(_last, self._storage)
+                covered = cover(mine, listed, root, as_ledger, last)
+                found.maps += covered.maps
+                found.missing += covered.missing
+            elif listed and (
+                listed.is_offloaded or (listed.entries and ledger < newest)
+            ):
+                # One that is not offloaded is missing if a later one is.
+                end = max(listed.entries - 1, 0)
+                found.missing.append(nowhere(root, ledger, 0, end))
+        if manifest is None or found.missing:
+            found.missing += map(given_up, anybodys)
+        return found
+
+    def _unknown(self, option: str, like: str) -> str:
+        found = self._find(like)
+        topics = found.topics
+        close = get_close_matches(like, sorted(topics), _TOPICS_TOLD, cutoff=0.6)
+        told = close or sorted(topics)[:_TOPICS_TOLD]
+        there_is = f"there is {', '.join(told)}" if told else "there is none at all"
+        more = f" and {len(topics) - len(told)} more" if len(topics) > len(told) else ""
+        beside = f"; beside {_of_nobody(found.nameless)}" if found.nameless else ""
+        return (
+            f"option {option}: no offloaded ledger of it in {self._storage.root}; "
+            f"{there_is}{more}{beside}"
+        )
 
 
 @dataclass(slots=True)
@@ -91,38 +199,6 @@ class _Found:
         )
 
 
-def _find(
-    storage: Storage,
-    topic: str,
-    manifest: Mapping[int, Listed] | None,
-    decoding: str,
-) -> _Found:
-    """List the bucket and choose what to read of it."""
-    uploads = read_uploads(storage)
-    owners = find_owners(uploads, topic, manifest or {})
-    segments = [upload for upload in uploads if upload.is_piece]
-    nameless = {upload.uuid for upload in segments if upload.ledger not in owners}
-    found = _Found(set(owners.values()), nameless)
-    grouped = groupby(uploads, key=lambda upload: upload.ledger)
-    of_ledger = {ledger: list(group) for ledger, group in grouped}
-    anybodys = of_ledger.pop(NO_LEDGER, [])
-    as_ledger = partial(_ledger, placed(topic, storage.root), decoding)
-    for ledger in sorted(of_ledger if manifest is None else manifest):
-        listed = manifest[ledger] if manifest is not None else None
-        mine = of_topic(of_ledger.get(ledger, []), topic, owners.get(ledger))
-        if mine:
-            last = partial(_last, storage)
-            covered = cover(mine, listed, storage.root, as_ledger, last)
-            found.maps += covered.maps
-            found.missing += covered.missing
-        elif listed and listed.is_offloaded:
-            end = max(listed.entries - 1, 0)
-            found.missing.append(nowhere(storage.root, ledger, 0, end))
-    if manifest is None or found.missing:
-        found.missing += map(given_up, anybodys)
-    return found
-
-
 def _ledger(place: str, decoding: str, upload: Upload) -> Ledger:
     assert upload.data is not None
     how = with_form(upload.form, decoding)
@@ -146,19 +222,6 @@ def _last(storage: Storage, ledger: Ledger, extent: Extent) -> int:
     with _ends_lock:
         _ends[ledger, extent] = last
     return last
-
-
-def _unknown(topic: str, root: str, found: _Found) -> str:
-    topics = found.topics
-    close = get_close_matches(topic, sorted(topics), _TOPICS_TOLD, cutoff=0.6)
-    told = close or sorted(topics)[:_TOPICS_TOLD]
-    there_is = f"there is {', '.join(told)}" if told else "there is none at all"
-    more = f" and {len(topics) - len(told)} more" if len(topics) > len(told) else ""
-    beside = f"; beside {_of_nobody(found.nameless)}" if found.nameless else ""
-    return (
-        f"option topic={topic!r}: no offloaded ledger of it in {root}; {there_is}{more}"
-        f"{beside}"
-    )
 
 
 def _of_nobody(segments: Set[str]) -> str:

@@ -22,13 +22,13 @@ import google_crc32c
 import numpy as np
 
 from sparkcache_pulsar import codecs
+from sparkcache_pulsar.faults import Faults
 from sparkcache_pulsar.frames import FRAME_HEADER_BYTES
 from sparkcache_pulsar.protobuf import SLACK_BYTES, Kind, parse, words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from sparkcache_pulsar.faults import Faults
     from sparkcache_pulsar.protobuf import Bools, Bytes, Ints, Table
 
 BROKER_TIMESTAMP, BROKER_INDEX = 1, 2
@@ -156,6 +156,20 @@ def read_entries(
         is_outcome=is_outcome,
         delivered=faults.sound & (is_outcome | ~marker.present),
     )
+
+
+def publish_time(beginning: bytes) -> int | None:
+    """Return when an entry was sent, in milliseconds, if its beginning tells that."""
+    buffer = np.frombuffer(beginning + bytes(SLACK_BYTES), np.uint8)
+    faults = Faults(1)
+    at, end = np.zeros(1, np.int64), np.array([len(beginning)])
+    at, _ = _read_broker_metadata(buffer, at, end, faults)
+    at = at + 6 * _has_magic(buffer, at, end, _CHECKSUM_MAGIC)
+    start, stop = _delimited(buffer, at, end, "message metadata", faults)
+    table = parse(buffer, start, stop, _FIELDS)
+    sent = table.numbers[PUBLISH_TIME]
+    is_told = faults.sound[0] and sent.present[0] and not table.bad[0]
+    return int(sent.signed[0]) if is_told else None
 
 
 def _read_broker_metadata(

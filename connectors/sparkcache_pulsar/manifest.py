@@ -3,7 +3,7 @@
 It is the JSON that `pulsar-admin topics info-internal` or `stats-internal` prints. It
 says which ledgers belong to the topic, which segments in the streaming format do not
 say themselves; how many entries each has; and, in `info-internal` of newer brokers,
-which upload of a ledger counts.
+which upload of a ledger counts. It also says where each subscription stands.
 
 Source: ManagedLedgerInfo and ManagedLedgerInternalStats of Apache Pulsar.
 """
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sparkcache.errors import ConfigError
+from sparkcache.model import Position
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -62,6 +63,35 @@ def read_manifest(
         raise ConfigError(
             f"option {OPTION}={shown!r}: {type(error).__name__}: {error}; give {_FORMS}"
         ) from error
+
+
+def read_cursors(text: str) -> dict[str, Position]:
+    """Return where each subscription of a manifest stands.
+
+    That is the first entry that it has not acknowledged with all before it: what
+    `startingOffsets` takes to read what it has left. Raises ConfigError.
+
+    Args:
+        text: The JSON that `pulsar-admin topics info-internal` or `stats-internal`
+            prints.
+
+    """
+    try:
+        cursors = json.loads(text)["cursors"] or {}
+        return {name: _behind(cursor) for name, cursor in cursors.items()}
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise ConfigError(
+            f"cursors of a manifest: {type(error).__name__}: {error}; give {_FORMS}"
+        ) from error
+
+
+def _behind(cursor: Mapping[str, Any]) -> Position:
+    """Return what is behind the entry up to which a cursor has all acknowledged."""
+    if "markDelete" in cursor:  # in info-internal
+        ledger, entry = (cursor["markDelete"][key] for key in ("ledgerId", "entryId"))
+    else:
+        ledger, entry = map(int, cursor["markDeletePosition"].split(":"))
+    return Position(_id(ledger), _id(entry + 1))
 
 
 def _listed(ledger: Mapping[str, Any]) -> Listed:

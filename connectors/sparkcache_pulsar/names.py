@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 from urllib.parse import unquote_plus
 
 from sparkcache.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 DOMAIN = "persistent://"
 FORMS = "'persistent://tenant/namespace/topic', 'tenant/namespace/topic' or 'topic'"
@@ -49,6 +53,23 @@ def partition(topic: str) -> int | None:
     """Return N of `...-partition-N`, None for a topic without partitions."""
     match = _PARTITION.search(topic)
     return int(match[1]) if match else None
+
+
+def without_partition(topic: str) -> str:
+    """Return the name of the partitioned topic that a topic may be a partition of."""
+    return _PARTITION.sub("", topic)
+
+
+def by_partition(topic: str) -> tuple[str, int]:
+    """Return what orders topics, and the partitions of each by their numbers."""
+    number = partition(topic)
+    return without_partition(topic), -1 if number is None else number
+
+
+def partitions_of(topic: str, topics: Iterable[str]) -> list[str]:
+    """Return those of `topics` that are its partitions, in order."""
+    found = (name for name in topics if without_partition(name) == topic)
+    return sorted((name for name in found if name != topic), key=by_partition)
 
 
 def without_place(placed_topic: str) -> str:

@@ -18,7 +18,7 @@ from sparkcache.errors import ConfigError
 from sparkcache.fetch import Scan
 from sparkcache.source import settings
 from sparkcache.source.options import ScanOptions
-from sparkcache.source.partitions import Piece, partition, stretch
+from sparkcache.source.partitions import partition, stretch, wanted
 from sparkcache.source.rows import RowFilter
 from sparkcache.source.topic_map import TopicMap
 from sparkcache.storage import Traffic, open_storage
@@ -29,8 +29,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from sparkcache.connector import Snapshot
+    from sparkcache.connector import Snapshot, Storage
+    from sparkcache.consumers import Consumer
     from sparkcache.source.broadcast import BroadcastRef
+    from sparkcache.source.partitions import Located, Piece
 
 
 class SparkCacheSource(DataSource):
@@ -63,11 +65,14 @@ class SparkCacheSource(DataSource):
 
 
 class _Partition(InputPartition):
-    """Partition number `part` of a scan that ends at a place in its topic."""
+    """Partition number `part` of a scan, of a topic as which `end` it has."""
 
-    def __init__(self, pieces: list[Piece], scan: str, part: int, end: int) -> None:
+    def __init__(
+        self, pieces: list[Piece], consumer: Consumer, scan: str, part: int, end: int
+    ) -> None:
         super().__init__(pieces)
         self.pieces = pieces
+        self.consumer = consumer
         self.scan = scan
         self.part = part
         self.end = end
@@ -85,34 +90,52 @@ class _Reader(DataSourceReader):
         self._installed = installed
         # Found here, since what a reader holds when it is made is what tasks get.
         self._config = CacheConfig.resolve(options=scan.given, base=self._base())
-        storage = open_storage(scan.root, self._config, Traffic())
+        self._storage: Storage | None = open_storage(scan.root, self._config, Traffic())
         connector = connectors.find(scan.connector)
-        self._snapshot: Snapshot | None = connector.discover(
-            storage, scan.topic, scan.given
-        )
-        self._topic = TopicMap(self._snapshot.ledgers)
+        catalog = connector.catalog(self._storage, scan.given)
+        names = catalog.select(scan.selection)
+        scan.check_offsets(names)
+        self._found = [(scan.consumer(name), catalog.snapshot(name)) for name in names]
+        self._maps = {
+            consumer.topic: TopicMap(snapshot.ledgers)
+            for consumer, snapshot in self._found
+        }
 
     def __getstate__(self) -> dict[str, object]:
-        return {**self.__dict__, "_snapshot": None}
+        return {**self.__dict__, "_storage": None, "_found": []}
 
     def partitions(self) -> list[_Partition]:
-        """Cut the topic; the versions of its objects are pinned."""
-        scan, snapshot = self._scan, self._snapshot
-        assert snapshot is not None, "partitions are planned where the reader was made"
-        settings.report(snapshot.losses, scan)
-        connector = connectors.find(scan.connector)
-        pieces = partition(
-            snapshot.ledgers,
-            scan,
+        """Cut the topics; the versions of their objects are pinned."""
+        connector = connectors.find(self._scan.connector)
+        cut = partition(
+            [self._extents(*found) for found in self._found],
+            self._scan.min_partitions,
             self._config.partition_bytes,
             lambda extent: len(connector.runs(extent, self._config.run_bytes)),
         )
         scan_id = uuid.uuid4().hex
-        ends = [piece.at + piece.extent.size_bytes for part in pieces for piece in part]
-        return [
-            _Partition(part, scan_id, number, max(ends, default=0))
-            for number, part in enumerate(pieces or [[]])
-        ]
+        partitions: list[_Partition] = []
+        for (consumer, _), pieces in zip(self._found, cut, strict=True):
+            last = pieces[-1][-1] if pieces else None
+            end = last.at + last.extent.size_bytes if last else 0
+            for part in pieces or [[]]:
+                number = len(partitions)
+                partitions.append(_Partition(part, consumer, scan_id, number, end))
+        return partitions
+
+    def _extents(self, consumer: Consumer, snapshot: Snapshot) -> list[Located]:
+        """Return the extents of a topic that a scan may want anything of."""
+        scan = self._scan
+        settings.report(snapshot.losses, consumer, fail=scan.fail_on_data_loss)
+        extents = wanted(snapshot.ledgers, consumer)
+        times_us = scan.start_us, scan.end_us
+        if times_us == (None, None):
+            return extents
+        assert self._storage is not None, "this is where the reader was made"
+        places = [(ledger, extent) for ledger, extent, _ in extents]
+        connector = connectors.find(scan.connector)
+        chosen = connector.prune(self._storage, places, times_us, scan.given)
+        return extents[chosen.start : chosen.stop]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the record batches of a partition."""
@@ -126,13 +149,13 @@ class _Reader(DataSourceReader):
         task = settings.of_task(context, partition.part, self._base())
         config = CacheConfig.resolve(options=self._scan.given, base=task.config)
         connector = connectors.find(self._scan.connector)
+        consumer = partition.consumer
         stretches = (
-            stretch(piece, connector.runs(piece.extent, config.run_bytes), self._scan)
+            stretch(piece, connector.runs(piece.extent, config.run_bytes), consumer)
             for piece in partition.pieces
         )
         scan = Scan(self._scan.root, config, tuple(filter(None, stretches)))
         of_node = replace(task.config, enabled=config.enabled)
-        consumer = self._scan.consumer()
         runs = read_scan(
             scan,
             reader=Reader(task.token, partition.scan, consumer, partition.end),
@@ -140,13 +163,15 @@ class _Reader(DataSourceReader):
             settings=of_node,
             plans=task.plans,
         )
+        topic = self._maps[consumer.topic]
         resolver = connector.resolver(
-            self._scan.decoding, Neighbours(self._topic, scan, consumer, task, of_node)
+            self._scan.decoding, Neighbours(topic, scan, consumer, task, of_node)
         )
-        rows = RowFilter(self._scan, self._columns)
+        rows = RowFilter(self._scan, consumer, self._columns)
+        fail = self._scan.fail_on_data_loss
         for key, run in zip(scan.keys(), runs, strict=True):
             resolved = resolver.resolve(key, run)
-            settings.report(resolved.losses, self._scan)
+            settings.report(resolved.losses, consumer, fail=fail)
             if resolved is not run:
                 run.batches.clear()
             while resolved.batches:
@@ -174,16 +199,16 @@ def _arrow_schema(scan: ScanOptions) -> pa.Schema:
 def _checked_columns(scan: ScanOptions, schema: StructType) -> list[str]:
     """Return the columns that a schema names; raises ConfigError for any other."""
     offered = _arrow_schema(scan)
-    for wanted in to_arrow_schema(schema, timezone="UTC"):
-        index = offered.get_field_index(wanted.name)
+    for named in to_arrow_schema(schema, timezone="UTC"):
+        index = offered.get_field_index(named.name)
         if index < 0:
             raise ConfigError(
-                f"schema: there is no column {wanted.name}; there are "
+                f"schema: there is no column {named.name}; there are "
                 f"{', '.join(offered.names)}"
             )
-        if not wanted.equals(offered.field(index)):
+        if not named.equals(offered.field(index)):
             raise ConfigError(
-                f"schema: column {wanted.name} is {offered.field(index).type}, "
-                f"nullable; not {wanted.type}{'' if wanted.nullable else ' not null'}"
+                f"schema: column {named.name} is {offered.field(index).type}, "
+                f"nullable; not {named.type}{'' if named.nullable else ' not null'}"
             )
     return schema.fieldNames()

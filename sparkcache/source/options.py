@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from sparkcache.config import (
     scan_option_names,
     suggest,
 )
+from sparkcache.connector import Selection
 from sparkcache.consumers import Consumer
 from sparkcache.errors import ConfigError
 from sparkcache.model import Position, placed
@@ -21,7 +23,9 @@ from sparkcache.storage import normal_root
 from sparkcache.units import parse_bool
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
+
+    from sparkcache.connector import Connector
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DEFAULT_CONNECTOR = "pulsar"
@@ -30,6 +34,8 @@ _COMMON_NAMES = frozenset(
         "path",
         "connector",
         "topic",
+        "topics",
+        "topicsPattern",
         "startingOffsets",
         "endingOffsets",
         "startingTime",
@@ -41,15 +47,58 @@ _COMMON_NAMES = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
+class Offsets:
+    """Positions, one for all topics or one for each.
+
+    Attributes:
+        everywhere: That of topics not named; None for no limit.
+        by_topic: That of others, by their full names.
+
+    """
+
+    everywhere: Position | None
+    by_topic: Mapping[str, Position | None]
+
+    @classmethod
+    def parse(
+        cls, given: Mapping[str, str], name: str, connector: Connector, nothing: str
+    ) -> Offsets:
+        """Read an option; raises ConfigError."""
+
+        def position(text: str) -> Position | None:
+            return None if text.strip().lower() == nothing else Position.parse(text)
+
+        text = given.get(name, nothing).strip()
+        try:
+            if not text.startswith("{"):
+                return cls(position(text), {})
+            by_topic = json.loads(text).items()
+            return cls(
+                None,
+                {connector.topic_name(name): position(at) for name, at in by_topic},
+            )
+        except (ValueError, TypeError, AttributeError):
+            raise ConfigError(
+                f"option {name}={given[name]!r}: must be {nothing}, a position "
+                "'ledger:entry', or JSON with one for each topic, such as "
+                f'{{"persistent://tenant/namespace/topic": "7:0"}}'
+            ) from None
+
+    def of(self, topic: str) -> Position | None:
+        """Return the position of a topic."""
+        return self.by_topic.get(topic, self.everywhere)
+
+
+@dataclass(frozen=True, slots=True)
 class ScanOptions:
     """What a scan was asked for.
 
     Attributes:
         connector: Name of the connector.
         root: URI of the storage's root.
-        topic: Full name of the topic.
-        start: First position wanted; None for the first there is.
-        end: Position after the last one wanted; None for all there are.
+        selection: The topics.
+        starts: First position wanted of each topic.
+        ends: Position after the last one wanted of each topic.
         start_us: Earliest time wanted, in microseconds since 1970; None for any.
         end_us: Time before which rows are wanted, likewise.
         fail_on_data_loss: Whether entries that cannot be read are an error.
@@ -61,9 +110,9 @@ class ScanOptions:
 
     connector: str
     root: str
-    topic: str
-    start: Position | None
-    end: Position | None
+    selection: Selection
+    starts: Offsets
+    ends: Offsets
     start_us: int | None
     end_us: int | None
     fail_on_data_loss: bool
@@ -79,13 +128,13 @@ class ScanOptions:
         connector = connectors.find(name)
         given = _as_documented(options, connector.option_names)
         CacheConfig.resolve(options=given)
-        topic = connector.topic_name(_required(given, "topic", "a topic's name"))
+        selection = _selection(given, connector)
         return cls(
             connector=name,
             root=normal_root(_required(given, "path", "load('s3://bucket')")),
-            topic=topic,
-            start=_position(given, "startingOffsets", topic, nothing="earliest"),
-            end=_position(given, "endingOffsets", topic, nothing="latest"),
+            selection=selection,
+            starts=Offsets.parse(given, "startingOffsets", connector, "earliest"),
+            ends=Offsets.parse(given, "endingOffsets", connector, "latest"),
             start_us=_time(given, "startingTime"),
             end_us=_time(given, "endingTime"),
             fail_on_data_loss=_bool(given, "failOnDataLoss", default=True),
@@ -94,9 +143,36 @@ class ScanOptions:
             given=given,
         )
 
-    def consumer(self) -> Consumer:
-        """Return the scan as a planned consumer."""
-        return Consumer(placed(self.topic, self.root), self.start, self.end)
+    def __post_init__(self) -> None:
+        connector = connectors.find(self.connector)
+        if names := self.selection.names:
+            self.check_offsets(names, lambda name: not connector.names_one(name))
+
+    def check_offsets(
+        self,
+        topics: Sequence[str],
+        is_certain: Callable[[str], bool] = lambda _: True,
+    ) -> None:
+        """Raise ConfigError if offsets are of a topic that is none of the scan's.
+
+        Of a name for which `is_certain` is false that is not known yet.
+        """
+        for option, offsets in (
+            ("startingOffsets", self.starts),
+            ("endingOffsets", self.ends),
+        ):
+            for name in offsets.by_topic:
+                if name not in topics and is_certain(name):
+                    raise ConfigError(
+                        f"option {option}={self.given[option]!r}: {name} is not of "
+                        "this scan; give a position 'ledger:entry' for all, or JSON "
+                        f'such as {{"{topics[0]}": "7:0"}}'
+                    )
+
+    def consumer(self, topic: str) -> Consumer:
+        """Return the scan of one of its topics as a planned consumer."""
+        start, end = self.starts.of(topic), self.ends.of(topic)
+        return Consumer(placed(topic, self.root), start, end)
 
 
 def _as_documented(
@@ -124,24 +200,31 @@ def _required(given: Mapping[str, str], name: str, wanted: str) -> str:
     return value
 
 
-def _position(
-    given: Mapping[str, str], name: str, topic: str, *, nothing: str
-) -> Position | None:
-    text = given.get(name, nothing).strip()
-    if text.lower() == nothing:
-        return None
-    try:
-        if text.startswith("{"):
-            by_topic = json.loads(text)
-            text = by_topic[topic]
-            if text == nothing:
-                return None
-        return Position.parse(text)
-    except (ValueError, LookupError, TypeError, AttributeError):
+def _selection(given: Mapping[str, str], connector: Connector) -> Selection:
+    ways = [name for name in ("topic", "topics", "topicsPattern") if given.get(name)]
+    if len(ways) != 1:
         raise ConfigError(
-            f"option {name}={given[name]!r}: must be {nothing}, a position "
-            f'\'ledger:entry\', or JSON such as {{"{topic}": "7:0"}}'
-        ) from None
+            f"option topic is missing: give {_WAYS}"
+            if not ways
+            else f"options {' and '.join(ways)}: give one of them alone: {_WAYS}"
+        )
+    text = given[ways[0]]
+    if ways == ["topicsPattern"]:
+        try:
+            return Selection(pattern=re.compile(text))
+        except re.error as error:
+            raise ConfigError(
+                f"option topicsPattern={text!r}: not a regular expression: {error}"
+            ) from None
+    names = [text] if ways == ["topic"] else text.split(",")
+    full = dict.fromkeys(connector.topic_name(name.strip()) for name in names)
+    return Selection(tuple(full))
+
+
+_WAYS = (
+    "topic, a topic's name; topics, several with commas between them; or "
+    "topicsPattern, a regular expression for full names"
+)
 
 
 def _time(given: Mapping[str, str], name: str) -> int | None:

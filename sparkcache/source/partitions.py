@@ -7,7 +7,7 @@ that are is known where it is read, since the size of runs is a setting.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from sparkcache.fetch import Stretch
 from sparkcache.model import Extent, Ledger, Position, Run
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from sparkcache.connector import LedgerMap
-    from sparkcache.source.options import ScanOptions
+    from sparkcache.consumers import Consumer
+
+    Located: TypeAlias = "tuple[Ledger, Extent, int]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,25 +38,29 @@ class Piece:
 
 
 def partition(
-    ledgers: Iterable[LedgerMap],
-    options: ScanOptions,
+    extents: Iterable[Sequence[Located]],
+    min_partitions: int,
     partition_bytes: int,
     count_runs: Callable[[Extent], int],
-) -> list[list[Piece]]:
-    """Cut what a scan wants of a topic into partitions of about that many bytes.
+) -> list[list[list[Piece]]]:
+    """Cut the extents of topics into partitions of about that many bytes, each topic's.
 
     Not into more than there are runs, as far as their size is known while planning.
     """
-    wanted = [
-        (ledger, extent, at)
-        for ledger, extent, at in located(ledgers)
-        if _first(ledger, extent, options) <= _last(ledger, extent, options)
-    ]
-    total_bytes = sum(extent.size_bytes for _, extent, _ in wanted)
-    limit_bytes = min(partition_bytes, -(-total_bytes // options.min_partitions))
+    topics = [list(of_topic) for of_topic in extents]
+    total_bytes = sum(extent.size_bytes for of in topics for _, extent, _ in of)
+    limit_bytes = min(partition_bytes, -(-total_bytes // min_partitions))
+    return [_partition(of_topic, limit_bytes, count_runs) for of_topic in topics]
+
+
+def _partition(
+    extents: Iterable[Located],
+    limit_bytes: int,
+    count_runs: Callable[[Extent], int],
+) -> list[list[Piece]]:
     partitions: list[list[Piece]] = []
     filled_bytes = limit_bytes
-    for ledger, extent, at in wanted:
+    for ledger, extent, at in extents:
         parts = min(round(extent.size_bytes / limit_bytes), count_runs(extent))
         parts = max(parts, 1)
         for part in range(parts):
@@ -67,10 +73,19 @@ def partition(
     return partitions
 
 
-def stretch(piece: Piece, runs: Sequence[Run], options: ScanOptions) -> Stretch | None:
-    """Return the runs of a piece that a scan wants; None if there are none."""
-    first = _first(piece.ledger, piece.extent, options)
-    last = _last(piece.ledger, piece.extent, options)
+def wanted(ledgers: Iterable[LedgerMap], consumer: Consumer) -> list[Located]:
+    """Return the extents that a consumer reads any entry of."""
+    return [
+        (ledger, extent, at)
+        for ledger, extent, at in located(ledgers)
+        if _first(ledger, extent, consumer) <= _last(ledger, extent, consumer)
+    ]
+
+
+def stretch(piece: Piece, runs: Sequence[Run], consumer: Consumer) -> Stretch | None:
+    """Return the runs of a piece that a consumer wants; None if there are none."""
+    first = _first(piece.ledger, piece.extent, consumer)
+    last = _last(piece.ledger, piece.extent, consumer)
     start = len(runs) * piece.part // piece.parts
     stop = len(runs) * (piece.part + 1) // piece.parts
     while start < stop and runs[start].last < first:
@@ -82,7 +97,7 @@ def stretch(piece: Piece, runs: Sequence[Run], options: ScanOptions) -> Stretch 
     return Stretch(piece.ledger, piece.extent, tuple(runs), start, stop, piece.at)
 
 
-def located(ledgers: Iterable[LedgerMap]) -> Iterator[tuple[Ledger, Extent, int]]:
+def located(ledgers: Iterable[LedgerMap]) -> Iterator[Located]:
     """Yield every extent of a topic, with the stored bytes before it."""
     at = 0
     for found in ledgers:
@@ -91,18 +106,18 @@ def located(ledgers: Iterable[LedgerMap]) -> Iterator[tuple[Ledger, Extent, int]
             at += extent.size_bytes
 
 
-def _first(ledger: Ledger, extent: Extent, options: ScanOptions) -> int:
-    """Return the first entry of an extent that a scan wants."""
-    start = options.start or Position(-1, 0)
+def _first(ledger: Ledger, extent: Extent, consumer: Consumer) -> int:
+    """Return the first entry of an extent that a consumer wants."""
+    start = consumer.start or Position(-1, 0)
     if ledger.id < start.ledger:
         return extent.last + 1
     return max(extent.first, start.entry) if ledger.id == start.ledger else extent.first
 
 
-def _last(ledger: Ledger, extent: Extent, options: ScanOptions) -> int:
-    """Return the last entry of an extent that a scan wants."""
-    if options.end is None or ledger.id < options.end.ledger:
+def _last(ledger: Ledger, extent: Extent, consumer: Consumer) -> int:
+    """Return the last entry of an extent that a consumer wants."""
+    if consumer.end is None or ledger.id < consumer.end.ledger:
         return extent.last
-    if ledger.id > options.end.ledger:
+    if ledger.id > consumer.end.ledger:
         return extent.first - 1
-    return min(extent.last, options.end.entry - 1)
+    return min(extent.last, consumer.end.entry - 1)

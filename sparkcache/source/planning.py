@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pyspark.sql import DataFrame
 
-from sparkcache.config import PLANS_CONF
+from sparkcache import connector as connectors
+from sparkcache.config import PLANS_CONF, CacheConfig
 from sparkcache.consumers import Consumer, Plan
 from sparkcache.errors import ConfigError
 from sparkcache.source import executors, settings
 from sparkcache.source.datasource import SparkCacheSource
 from sparkcache.source.options import ScanOptions
+from sparkcache.storage import Traffic, open_storage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from pyspark.sql import SparkSession
 
@@ -70,10 +72,25 @@ def scans_of(dataframe: DataFrame) -> list[Consumer]:
     java_dataframe: Any = getattr(dataframe, "_jdf", None)
     if java_dataframe is None:
         return []
-    return [
-        ScanOptions.parse(options).consumer()
-        for options in _scan_options(java_dataframe.queryExecution().optimizedPlan())
-    ]
+    conf = dict(dataframe.sparkSession.conf.getAll)
+    found = _scan_options(java_dataframe.queryExecution().optimizedPlan())
+    return [consumer for options in found for consumer in _consumers(options, conf)]
+
+
+def _consumers(options: Mapping[str, str], conf: Mapping[str, str]) -> list[Consumer]:
+    """Return a scan's consumers, one for each topic.
+
+    Which topics they are is known from the bucket alone, unless a name can only be that
+    of one.
+    """
+    scan = ScanOptions.parse(options)
+    connector = connectors.find(scan.connector)
+    names: Iterable[str] = scan.selection.names
+    if not names or not all(map(connector.names_one, names)):
+        config = CacheConfig.resolve(options=scan.given, conf=conf)
+        storage = open_storage(scan.root, config, Traffic())
+        names = connector.catalog(storage, scan.given).select(scan.selection)
+    return [scan.consumer(name) for name in names]
 
 
 def _require_dataframes(given: tuple[object, ...]) -> None:

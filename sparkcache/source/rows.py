@@ -12,6 +12,7 @@ from sparkcache import connector as connectors
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from sparkcache.consumers import Consumer
     from sparkcache.model import Position
     from sparkcache.source.options import ScanOptions
 
@@ -23,9 +24,12 @@ class RowFilter:
     which times, is decided row by row.
     """
 
-    def __init__(self, scan: ScanOptions, columns: list[str]) -> None:
+    def __init__(
+        self, scan: ScanOptions, consumer: Consumer, columns: list[str]
+    ) -> None:
         connector = connectors.find(scan.connector)
-        self._scan = scan
+        self._times_us = scan.start_us, scan.end_us
+        self._start, self._end = consumer.start, consumer.end
         self._columns = columns
         self._takes_all_columns = columns == connector.schema(scan.decoding).names
         self._ledger, self._entry = connector.entry_columns()
@@ -40,14 +44,13 @@ class RowFilter:
             yield batch if self._takes_all_columns else batch.select(self._columns)
 
     def _mask(self, batch: pa.RecordBatch) -> pa.Array | None:
-        scan, tests = self._scan, []
-        if scan.start is not None and not self._is_behind(batch, 0, scan.start):
-            tests.append(pc.invert(self._before(batch, scan.start)))
-        if scan.end is not None and self._is_behind(batch, -1, scan.end):
-            tests.append(self._before(batch, scan.end))
-        for limit_us, keeps in (
-            (scan.start_us, pc.greater_equal),
-            (scan.end_us, pc.less),
+        tests = []
+        if self._start is not None and not self._is_behind(batch, 0, self._start):
+            tests.append(pc.invert(self._before(batch, self._start)))
+        if self._end is not None and self._is_behind(batch, -1, self._end):
+            tests.append(self._before(batch, self._end))
+        for limit_us, keeps in zip(
+            self._times_us, (pc.greater_equal, pc.less), strict=True
         ):
             if limit_us is not None:
                 limit = pa.scalar(limit_us, pa.timestamp("us", "UTC"))

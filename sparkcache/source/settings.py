@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pyspark import TaskContext
 
-    from sparkcache.source.options import ScanOptions
+    from sparkcache.consumers import Consumer
 
 _EXECUTION_ID = "spark.sql.execution.id"
 
@@ -71,12 +71,12 @@ def decode_plans(text: str | None) -> tuple[Plan, ...]:
     return msgspec.json.decode(text, type=tuple[Plan, ...]) if text else ()
 
 
-def report(losses: Iterable[Loss], scan: ScanOptions) -> None:
-    """Raise SourceError for the first loss that concerns a scan, or log them all."""
+def report(losses: Iterable[Loss], consumer: Consumer, *, fail: bool) -> None:
+    """Raise SourceError for the first loss that concerns a consumer, or log all."""
     for loss in losses:
-        if not _concerns(loss, scan):
+        if not _concerns(loss, consumer):
             continue
-        if scan.fail_on_data_loss:
+        if fail:
             raise SourceError(
                 loss.uri,
                 offset=loss.offset,
@@ -87,7 +87,7 @@ def report(losses: Iterable[Loss], scan: ScanOptions) -> None:
         _log.warning("%s", loss)
 
 
-def _concerns(loss: Loss, scan: ScanOptions) -> bool:
+def _concerns(loss: Loss, scan: Consumer) -> bool:
     if scan.start and (loss.ledger, loss.last) < (scan.start.ledger, scan.start.entry):
         return False
     return not scan.end or (loss.ledger, loss.first) < (scan.end.ledger, scan.end.entry)

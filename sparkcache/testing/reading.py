@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sparkcache.connector import Selection
 from sparkcache.model import RunKey
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from sparkcache.connector import Connector, DecodedRun, Storage
+    from sparkcache.connector import Connector, DecodedRun, Snapshot, Storage
     from sparkcache.model import Loss
+
+
+def discover(
+    connector: Connector, storage: Storage, topic: str, options: Mapping[str, str]
+) -> Snapshot:
+    """Return the ledgers of a topic, given by its full name."""
+    catalog = connector.catalog(storage, options)
+    (name,) = catalog.select(Selection((topic,)))
+    return catalog.snapshot(name)
 
 
 def decoded_runs(
@@ -23,7 +33,7 @@ def decoded_runs(
     batch_bytes: int = 1 << 20,
 ) -> Iterator[tuple[RunKey, DecodedRun]]:
     """Yield every run of a topic, decoded, with one request per extent."""
-    snapshot = connector.discover(storage, topic, options or {})
+    snapshot = discover(connector, storage, topic, options or {})
     for ledger_map in snapshot.ledgers:
         ledger = ledger_map.ledger
         for extent in ledger_map.extents:

@@ -34,7 +34,7 @@ from sparkcache.node.channel import Channel
 from sparkcache.node.client import read_scan
 from sparkcache.node.messages import Ask, Told, ToTask
 from sparkcache.source.options import ScanOptions
-from sparkcache.source.partitions import partition, stretch
+from sparkcache.source.partitions import partition, stretch, wanted
 from sparkcache.storage import Traffic, open_storage
 
 if TYPE_CHECKING:
@@ -114,17 +114,17 @@ class Executor:
 def whole_topic(directory: Path, config: CacheConfig) -> Scan:
     options = ScanOptions.parse({"path": str(directory), "topic": TOPIC})
     connector = connectors.find("pulsar")
-    snapshot = connector.discover(
-        open_storage(options.root, config, Traffic()), options.topic, options.given
-    )
-    pieces = partition(
-        snapshot.ledgers,
-        options,
+    storage = open_storage(options.root, config, Traffic())
+    snapshot = connector.catalog(storage, options.given).snapshot(TOPIC)
+    consumer = options.consumer(TOPIC)
+    (pieces,) = partition(
+        [wanted(snapshot.ledgers, consumer)],
+        options.min_partitions,
         sys.maxsize,
         lambda extent: len(connector.runs(extent, config.run_bytes)),
     )
     parts = (
-        stretch(piece, connector.runs(piece.extent, config.run_bytes), options)
+        stretch(piece, connector.runs(piece.extent, config.run_bytes), consumer)
         for part in pieces
         for piece in part
     )

@@ -54,7 +54,7 @@ class Topic:
         return reader.load(str(self.directory))
 
 
-def write(directory: Path, topic: str = TOPIC) -> Topic:
+def write(directory: Path, topic: str = TOPIC, first_ledger: int = 0) -> Topic:
     """Write a topic whose message n was published n seconds after the first."""
     for ledger in LEDGER_IDS:
         entries = []
@@ -67,7 +67,9 @@ def write(directory: Path, topic: str = TOPIC) -> Topic:
             entries.append(
                 Entry(messages, codec=Codec.LZ4, publish_time_ms=at * 1000).encode()
             )
-        objects = ledger_objects(topic, ledger, entries, max_block_bytes=16 << 10)
+        objects = ledger_objects(
+            topic, first_ledger + ledger, entries, max_block_bytes=16 << 10
+        )
         write_directory(directory, objects)
     return Topic(directory, topic)
 

@@ -25,11 +25,11 @@ pytestmark = pytest.mark.spark
 
 COMMIT, ABORT = 21, 22
 LEDGERS = 12
-CUTS = {"runBytes": "1k", "partitionBytes": "600"}
+CUTS = {"runBytes": "1k", "partitionBytes": "1k"}
 
 
 def value(number: int) -> bytes:
-    return f"{number} ".encode() * 300
+    return f"{number} ".encode() * 600
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def parts(tmp_path: Path) -> Topic:
     for number in range(LEDGERS - 3):
         txn = (0, number)
         entry = Entry((Message(value(number)),), batched=False, txn=txn)
-        for at, chunk in enumerate(entry.encode_chunks(250, f"m{number}")):
+        for at, chunk in enumerate(entry.encode_chunks(500, f"m{number}")):
             entries[number + at].append(chunk)
         kind = ABORT if number % 3 == 0 else COMMIT
         marker = Entry((Message(),), batched=False, txn=txn, marker=kind)
@@ -48,7 +48,7 @@ def parts(tmp_path: Path) -> Topic:
     entries[0].append(undecided.encode())
     stored: list[StoredObject] = []
     for ledger, written in enumerate(entries):
-        stored += ledger_objects(TOPIC, ledger, written, max_block_bytes=600)
+        stored += ledger_objects(TOPIC, ledger, written, max_block_bytes=800)
     write_directory(tmp_path / "bucket", stored)
     return Topic(tmp_path / "bucket")
 

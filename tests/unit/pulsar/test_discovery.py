@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from sparkcache import testing
 from sparkcache.errors import ConfigError, SourceError
 from sparkcache.testing import MemoryStorage
 from sparkcache_pulsar import PulsarConnector
@@ -35,7 +36,7 @@ LENIENT = {"failOnDataLoss": "false"}
 def discover(
     storage: MemoryStorage, topic: str = TOPIC, options: Mapping[str, str] | None = None
 ) -> Snapshot:
-    return PulsarConnector().discover(storage, topic, options or {})
+    return testing.discover(PulsarConnector(), storage, topic, options or {})
 
 
 def put(

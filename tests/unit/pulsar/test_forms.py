@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sparkcache.model import Ledger, ObjectId
-from sparkcache.testing import MemoryStorage, read_topic
+from sparkcache.testing import MemoryStorage, discover, read_topic
 from sparkcache_pulsar import PulsarConnector
 from sparkcache_pulsar.forms import STREAMING, form_of, with_form, without_form
 from sparkcache_pulsar.testing import Entry, Message
@@ -43,7 +43,7 @@ def test_values_are_decoded_however_they_are_stored(form: str) -> None:
     schema = '{"type": "record", "name": "R", "fields": [{"name": "n", "type": "int"}]}'
     options = {"valueSchema": schema, **manifest(7)}
     storage = stored_as(form, Entry((Message(b"\x54"),)).encode())
-    (found,) = CONNECTOR.discover(storage, TOPIC, options).ledgers
+    (found,) = discover(CONNECTOR, storage, TOPIC, options).ledgers
     assert CONNECTOR.schema(found.ledger.decoding) == CONNECTOR.schema(
         CONNECTOR.decoding(options)
     )

@@ -18,6 +18,7 @@ import pytest
 from sparkcache.testing import (
     MemoryStorage,
     decoded_runs,
+    discover,
     read_topic,
     resolved_rows,
 )
@@ -162,7 +163,7 @@ def test_places_that_hadoop_has_indexed(
     monkeypatch.setattr(mapfile, "RUN_BYTES", 1)
     monkeypatch.setattr(uploads, "_indexes", {})
     topic = f"persistent://public/filesystem/{name}"
-    snapshot = PulsarConnector().discover(folders(), topic, {})
+    snapshot = discover(PulsarConnector(), folders(), topic, {})
     extents = [len(of.extents) for of in snapshot.ledgers]
     assert extents == PLACES[name]
     rows, losses = read_topic(PulsarConnector(), folders(), topic)
@@ -175,7 +176,7 @@ def test_our_writer_makes_what_the_broker_does(name: str) -> None:
     first_line = (GOLDEN / "expected" / f"{name}.jsonl").read_text().splitlines()[0]
     topic = json.loads(first_line)["topic"]
     connector, storage = PulsarConnector(), bucket()
-    for found in connector.discover(storage, topic, {}).ledgers:
+    for found in discover(connector, storage, topic, {}).ledgers:
         entries: list[bytes] = []
         for extent in found.extents:
             stream = storage.open(found.ledger.object, extent.offset, extent.size_bytes)
@@ -213,11 +214,11 @@ def test_the_bucket_says_what_the_broker_said(name: str) -> None:
     first_line = (GOLDEN / "expected" / f"{name}.jsonl").read_text().splitlines()[0]
     internal = json.loads((GOLDEN / "internal" / f"{name}.stats.json").read_text())
     topic = json.loads(first_line)["topic"]
-    snapshot = PulsarConnector().discover(bucket(), topic, {})
+    snapshot = discover(PulsarConnector(), bucket(), topic, {})
     for form in ("info", "stats"):
         told = (GOLDEN / "internal" / f"{name}.{form}.json").read_text()
         options = {"manifest": told}
-        assert PulsarConnector().discover(bucket(), topic, options) == snapshot
+        assert discover(PulsarConnector(), bucket(), topic, options) == snapshot
     found = [(of.ledger.id, of.extents[-1].last + 1) for of in snapshot.ledgers]
     assert found == [
         (ledger["ledgerId"], ledger["entries"])

@@ -7,8 +7,9 @@ import json
 import pytest
 
 from sparkcache.errors import ConfigError, SourceError
-from sparkcache.testing import MemoryStorage
-from sparkcache_pulsar import PulsarConnector
+from sparkcache.model import Position
+from sparkcache.testing import MemoryStorage, discover
+from sparkcache_pulsar import PulsarConnector, read_cursors
 from sparkcache_pulsar.manifest import Listed, read_manifest
 from sparkcache_pulsar.testing import Entry, Message, ledger_objects
 
@@ -21,7 +22,7 @@ OTHER = "persistent://shop/eu/returns"
 
 
 def ledger_ids(storage: MemoryStorage, options: dict[str, str]) -> list[int]:
-    snapshot = CONNECTOR.discover(storage, TOPIC, options)
+    snapshot = discover(CONNECTOR, storage, TOPIC, options)
     return [found.ledger.id for found in snapshot.ledgers]
 
 
@@ -110,7 +111,7 @@ def test_a_listed_ledger_that_should_be_there() -> None:
     ):
         ledger_ids(storage, options)
     options["failOnDataLoss"] = "false"
-    (loss,) = CONNECTOR.discover(storage, TOPIC, options).losses
+    (loss,) = discover(CONNECTOR, storage, TOPIC, options).losses
     assert (loss.ledger, loss.first, loss.last) == (6, 0, 4)
 
 
@@ -131,7 +132,7 @@ def several(storage: MemoryStorage) -> list[str]:
 
 
 def chosen(storage: MemoryStorage, options: dict[str, str]) -> str:
-    (found,) = CONNECTOR.discover(storage, TOPIC, options).ledgers
+    (found,) = discover(CONNECTOR, storage, TOPIC, options).ledgers
     return found.ledger.object.uri.removeprefix("memory://bucket/").split("-ledger")[0]
 
 
@@ -181,3 +182,65 @@ def test_without_a_manifest_any_that_is_whole_is_taken() -> None:
     storage.remove(f"{third}-ledger-5")
     with pytest.raises(SourceError, match="as its index says"):
         chosen(storage, {})
+
+
+def test_a_ledger_that_was_not_offloaded_before_one_that_was() -> None:
+    """The last ones may still be on their way; one in between is a gap."""
+    storage = store(ENTRIES, ledger=5)
+    store(ENTRIES, ledger=7, storage=storage)
+    listed = [
+        {"ledgerId": 5, "entries": 5, "isOffloaded": True},
+        {"ledgerId": 6, "entries": 3, "isOffloaded": False},
+        {"ledgerId": 7, "entries": 5, "isOffloaded": True},
+        {"ledgerId": 8, "entries": 4, "isOffloaded": False},
+    ]
+    options = {"manifest": json.dumps({"ledgers": listed})}
+    with pytest.raises(SourceError, match="expected entries 0 to 2 of ledger 6"):
+        ledger_ids(storage, options)
+    options["failOnDataLoss"] = "false"
+    (loss,) = discover(CONNECTOR, storage, TOPIC, options).losses
+    assert (loss.ledger, loss.first, loss.last) == (6, 0, 2)
+    assert ledger_ids(storage, options) == [5, 7]
+
+
+@pytest.mark.parametrize(
+    "cursors",
+    [
+        pytest.param(
+            {
+                "billing": {"markDelete": {"ledgerId": 7, "entryId": 41}},
+                "new": {"markDelete": {"ledgerId": 5, "entryId": -1}},
+            },
+            id="info-internal",
+        ),
+        pytest.param(
+            {
+                "billing": {"markDeletePosition": "7:41", "readPosition": "7:60"},
+                "new": {"markDeletePosition": "5:-1", "readPosition": "5:0"},
+            },
+            id="stats-internal",
+        ),
+    ],
+)
+def test_where_subscriptions_stand(cursors: dict[str, object]) -> None:
+    found = read_cursors(json.dumps({"ledgers": [], "cursors": cursors}))
+    assert found == {"billing": Position(7, 42), "new": Position(5, 0)}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"cursors": {"a": {}}}',
+        '{"cursors": 7}',
+        *(
+            f'{{"cursors": {{"a": {{"markDeletePosition": {at}}}}}}}'
+            for at in ('"7"', '"7:-2"', '"x:y"', "7")
+        ),
+    ],
+)
+def test_cursors_that_are_none(text: str) -> None:
+    with pytest.raises(ConfigError, match="give the JSON"):
+        read_cursors(text)

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 
 from sparkcache.errors import SourceError
 from sparkcache.model import Extent, Ledger, ObjectId, Run
-from sparkcache.testing import MemoryStorage, read_topic
+from sparkcache.testing import MemoryStorage, discover, read_topic
 from sparkcache_pulsar import PulsarConnector, mapfile
 from sparkcache_pulsar.mapfile import MapFile, read_map_file
 from sparkcache_pulsar.records import OneRun
@@ -121,7 +121,7 @@ def test_wherever_the_index_points_an_extent_may_begin(
 @pytest.mark.parametrize("format_", FORMATS[:5], ids=str)
 def test_a_pass_may_begin_at_any_run(format_: Format) -> None:
     storage = store_files(MemoryStorage(), map_file(ENTRIES, format_))
-    (found,) = CONNECTOR.discover(storage, TOPIC, {}).ledgers
+    (found,) = discover(CONNECTOR, storage, TOPIC, {}).ledgers
     (extent,) = found.extents
     runs = CONNECTOR.runs(extent, 200)
     assert len(runs) > 3
@@ -150,7 +150,7 @@ def test_one_request_for_each_index_and_each_beginning() -> None:
         MemoryStorage(), map_file([*ENTRIES, b"made unique"], Format("record"))
     )
     for _ in range(2):
-        CONNECTOR.discover(storage, TOPIC, {})
+        discover(CONNECTOR, storage, TOPIC, {})
     assert storage.requests == {"list": 2, "get": 1, "open": 1}
 
 
@@ -186,13 +186,13 @@ def test_names_of_topics_are_url_decoded() -> None:
     metadata = ledger_metadata(topic, ENTRIES)
     files = map_file(ENTRIES, Format("record"), metadata=metadata)
     storage = store_files(MemoryStorage(), files, folder(topic=topic))
-    assert len(CONNECTOR.discover(storage, topic, {}).ledgers) == 1
+    assert len(discover(CONNECTOR, storage, topic, {}).ledgers) == 1
 
 
 def test_beside_the_other_formats() -> None:
     storage = store(ENTRIES[:2], ledger=6)
     store_files(storage, map_file(ENTRIES, Format("record")))
-    snapshot = CONNECTOR.discover(storage, TOPIC, {})
+    snapshot = discover(CONNECTOR, storage, TOPIC, {})
     assert [found.ledger.id for found in snapshot.ledgers] == [6, 7]
 
 
@@ -207,7 +207,7 @@ def test_an_upload_whose_index_is_empty_is_unfinished(
     storage = store_files(MemoryStorage(), (data[:500], index))
     store_files(storage, (data, whole), folder(uuid=OTHER_UUID))
     with caplog.at_level(logging.INFO):
-        (found,) = CONNECTOR.discover(storage, TOPIC, {}).ledgers
+        (found,) = discover(CONNECTOR, storage, TOPIC, {}).ledgers
     assert OTHER_UUID in found.ledger.object.uri
     assert f"7-{UUID}/data has no index: an unfinished upload" in caplog.text
 
@@ -216,7 +216,7 @@ def test_an_index_of_a_header_alone_is_empty() -> None:
     data, whole = map_file(ENTRIES, Format("record"))
     storage = store_files(MemoryStorage(), (data[:500], index_file([])))
     store_files(storage, (data, whole), folder(uuid=OTHER_UUID))
-    (found,) = CONNECTOR.discover(storage, TOPIC, {}).ledgers
+    (found,) = discover(CONNECTOR, storage, TOPIC, {}).ledgers
     assert OTHER_UUID in found.ledger.object.uri
 
 
@@ -225,7 +225,7 @@ def test_an_index_whose_header_runs_on_is_not_empty() -> None:
     swallowing = header[:-20] + struct.pack(">i", 1) + bytes([9]) + bytes(11)
     storage = store_files(MemoryStorage(), (DATA, swallowing + bytes(15)))
     with pytest.raises(SourceError, match="places behind a header"):
-        CONNECTOR.discover(storage, TOPIC, {})
+        discover(CONNECTOR, storage, TOPIC, {})
 
 
 @pytest.mark.parametrize("format_", FORMATS, ids=str)
@@ -253,7 +253,7 @@ def test_of_several_uploads_the_manifest_names_one() -> None:
     store_files(storage, files, folder(uuid=OTHER_UUID))
     for uuid in (UUID, OTHER_UUID):
         options = manifest(7, isOffloaded=True, offloadedContextUuid=uuid)
-        (found,) = CONNECTOR.discover(storage, TOPIC, options).ledgers
+        (found,) = discover(CONNECTOR, storage, TOPIC, options).ledgers
         assert f"7-{uuid}/data" in found.ledger.object.uri
 
 
@@ -261,7 +261,7 @@ def test_a_folder_without_data() -> None:
     storage = store_files(MemoryStorage(), map_file(ENTRIES, Format("record")))
     storage.remove(f"{folder()}/data")
     with pytest.raises(SourceError, match=f"7-{UUID}/data: .*found no such object"):
-        CONNECTOR.discover(storage, TOPIC, {})
+        discover(CONNECTOR, storage, TOPIC, {})
 
 
 DATA, INDEX = map_file(ENTRIES, Format("record"))
@@ -336,9 +336,9 @@ START = len(Format("record").header())
 def test_what_is_inconsistent(data: bytes, index: bytes, message: str) -> None:
     storage = store_files(MemoryStorage(), (data, index))
     with pytest.raises(SourceError, match=message) as error:
-        CONNECTOR.discover(storage, TOPIC, {})
+        discover(CONNECTOR, storage, TOPIC, {})
     assert folder() in error.value.uri
-    (loss,) = CONNECTOR.discover(storage, TOPIC, LENIENT | manifest(7)).losses
+    (loss,) = discover(CONNECTOR, storage, TOPIC, LENIENT | manifest(7)).losses
     assert loss.ledger == 7
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 
 from sparkcache.errors import SourceError
-from sparkcache.testing import MemoryStorage, read_topic
+from sparkcache.testing import MemoryStorage, discover, read_topic
 from sparkcache_pulsar import PulsarConnector
 from sparkcache_pulsar.testing import Entry, ledger_objects
 
@@ -56,7 +56,7 @@ def test_any_run_can_be_loaded_alone(
     written: list[Entry], more: int, run_bytes: int, data: st.DataObject
 ) -> None:
     storage = store(written, max_block_bytes=block_bytes(written, more))
-    (found,) = CONNECTOR.discover(storage, TOPIC, {}).ledgers
+    (found,) = discover(CONNECTOR, storage, TOPIC, {}).ledgers
     extent = data.draw(st.sampled_from(found.extents))
     runs = CONNECTOR.runs(extent, run_bytes)
     stream = storage.open(found.ledger.object, extent.offset, extent.size_bytes)
@@ -119,7 +119,7 @@ def test_short_data_is_refused_at_once(
     storage.put(stored.key, stored.data[:cut], stored.metadata)
     storage.put(index.key, index.data, index.metadata)
     with pytest.raises(SourceError) as error:
-        CONNECTOR.discover(storage, TOPIC, {})
+        discover(CONNECTOR, storage, TOPIC, {})
     assert error.value.offset == cut
     assert error.value.found == f"{cut} bytes"
 

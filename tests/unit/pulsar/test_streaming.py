@@ -10,6 +10,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
+from sparkcache import testing
 from sparkcache.errors import ConfigError, SourceError
 from sparkcache.model import Extent
 from sparkcache.testing import MemoryStorage, read_topic
@@ -35,7 +36,7 @@ CONNECTOR = PulsarConnector()
 
 
 def discover(storage: MemoryStorage, options: Mapping[str, str]) -> Snapshot:
-    return CONNECTOR.discover(storage, TOPIC, options)
+    return testing.discover(CONNECTOR, storage, TOPIC, options)
 
 
 def read(

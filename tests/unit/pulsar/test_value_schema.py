@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from sparkcache.errors import ConfigError
-from sparkcache.testing import decoded_runs, read_topic
+from sparkcache.testing import decoded_runs, discover, read_topic
 from sparkcache_pulsar import PulsarConnector, values
 from sparkcache_pulsar.schemas import Decoding
 from sparkcache_pulsar.schemas.spec import MAX_TEXT_BYTES
@@ -103,12 +103,12 @@ def test_what_changes_rows_changes_runs() -> None:
     ]
     assert len(set(found)) == len(found)
     for text in found:
-        snapshot = CONNECTOR.discover(store(ENTRIES), TOPIC, {})
+        snapshot = discover(CONNECTOR, store(ENTRIES), TOPIC, {})
         assert snapshot.ledgers[0].ledger.decoding == ""
         if text:
             assert Decoding.from_text(text).to_text() == text
     options = {"valueSchema": "INT32"}
-    snapshot = CONNECTOR.discover(store(ENTRIES), TOPIC, options)
+    snapshot = discover(CONNECTOR, store(ENTRIES), TOPIC, options)
     assert snapshot.ledgers[0].ledger.decoding == CONNECTOR.decoding(options)
 
 
