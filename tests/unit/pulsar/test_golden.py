@@ -2,7 +2,8 @@
 
 `tests/golden/pulsar/` has `objects/`, as they lay in the bucket, `metadata.json`, their
 user metadata by key, and `expected/`, one message a line for each topic. What has
-`-later` in its name is not read yet; `-streaming` and `-filesystem` are other formats.
+`-later` in its name is not read yet; `-streaming` and `-filesystem` are other formats;
+`-newest` is of a newer broker and client.
 """
 
 from __future__ import annotations
@@ -30,6 +31,11 @@ TOPICS = sorted(path.stem for path in (GOLDEN / "expected").glob("*.jsonl"))
 OFFLOADED_BY_BROKER = sorted(
     path.name.removesuffix(".stats.json")
     for path in (GOLDEN / "internal").glob("*.stats.json")
+)
+NEWEST = sorted(
+    path.stem
+    for path in (GOLDEN / "expected-newest").glob("*.jsonl")
+    if not path.name.startswith(("chunked-", "encrypted-", "txn-"))
 )
 LATER = sorted(path.stem for path in (GOLDEN / "expected-later").glob("*.jsonl"))
 
@@ -81,6 +87,26 @@ def test_what_pulsar_reads_we_read(name: str, run_bytes: int) -> None:
     topic = json.loads(first_line)["topic"]
     rows, losses = read_topic(PulsarConnector(), bucket(), topic, run_bytes=run_bytes)
     require_as_read_by_pulsar(rows, losses, f"expected/{name}")
+
+
+@pytest.mark.parametrize("run_bytes", [1, 1000, 1 << 20])
+@pytest.mark.parametrize("name", NEWEST)
+def test_what_the_newest_client_reads_we_read(name: str, run_bytes: int) -> None:
+    topic = f"persistent://public/newest/{name}"
+    for options in ({}, *manifests("-newest", name)):
+        rows, losses = read_topic(
+            PulsarConnector(), bucket("-newest"), topic, options, run_bytes=run_bytes
+        )
+        require_as_read_by_pulsar(rows, losses, f"expected-newest/{name}")
+
+
+def manifests(suffix: str, name: str) -> list[dict[str, str]]:
+    """What the broker tells of a topic, in both of its forms."""
+    folder = GOLDEN / f"internal{suffix}"
+    return [
+        {"manifest": (folder / f"{name}.{form}.json").read_text()}
+        for form in ("info", "stats")
+    ]
 
 
 def require_as_read_by_pulsar(rows: list[Row], losses: list[Loss], name: str) -> None:
