@@ -2,7 +2,8 @@
 
 `tests/golden/pulsar/` has `objects/`, as they lay in the bucket, `metadata.json`, their
 user metadata by key, and `expected/`, one message a line for each topic. What has
-`-later` in its name is not read yet; `-streaming` and `-filesystem` are other formats.
+`-later` in its name is of chunks, transactions and encryption; `-streaming` and
+`-filesystem` are other formats; `-newest` is of a newer broker and client.
 """
 
 from __future__ import annotations
@@ -31,12 +32,32 @@ from .topics import Row, at_ms
 if TYPE_CHECKING:
     from sparkcache.model import Loss
 
+CONNECTOR = PulsarConnector()
 GOLDEN = Path(__file__).parents[2] / "golden" / "pulsar"
 TOPICS = sorted(path.stem for path in (GOLDEN / "expected").glob("*.jsonl"))
 OFFLOADED_BY_BROKER = sorted(
     path.name.removesuffix(".stats.json")
     for path in (GOLDEN / "internal").glob("*.stats.json")
 )
+NEWEST = sorted(
+    path.stem
+    for path in (GOLDEN / "expected-newest").glob("*.jsonl")
+    if not path.name.startswith(("chunked-", "encrypted-", "txn-"))
+)
+OVER_RUNS = [
+    ("later", "chunked-none"),
+    ("later", "chunked-zstd"),
+    ("later", "transactions"),
+    ("newest", "chunked-across"),
+    ("newest", "chunked-incomplete"),
+    ("newest", "chunked-lz4"),
+    ("newest", "chunked-none"),
+    ("newest", "chunked-short-ledgers"),
+    ("newest", "chunked-zstd"),
+    ("newest", "txn-across"),
+    ("newest", "txn-chunked"),
+    ("newest", "txn-mixed"),
+]
 
 
 @cache
@@ -84,13 +105,37 @@ def as_client(row: Row) -> dict[str, Any]:
 def test_what_pulsar_reads_we_read(name: str, run_bytes: int) -> None:
     first_line = (GOLDEN / "expected" / f"{name}.jsonl").read_text().splitlines()[0]
     topic = json.loads(first_line)["topic"]
-    rows, losses = read_topic(PulsarConnector(), bucket(), topic, run_bytes=run_bytes)
+    rows, losses = read_topic(CONNECTOR, bucket(), topic, run_bytes=run_bytes)
     require_as_read_by_pulsar(rows, losses, f"expected/{name}")
 
 
-def require_as_read_by_pulsar(rows: list[Row], losses: list[Loss], name: str) -> None:
+@pytest.mark.parametrize("run_bytes", [1, 1000, 1 << 20])
+@pytest.mark.parametrize("name", NEWEST)
+def test_what_the_newest_client_reads_we_read(name: str, run_bytes: int) -> None:
+    topic = f"persistent://public/newest/{name}"
+    for options in ({}, *manifests("-newest", name)):
+        rows, losses = read_topic(
+            CONNECTOR, bucket("-newest"), topic, options, run_bytes=run_bytes
+        )
+        require_as_read_by_pulsar(rows, losses, f"expected-newest/{name}")
+
+
+def manifests(suffix: str, name: str) -> list[dict[str, str]]:
+    """What the broker tells of a topic, in both of its forms."""
+    folder = GOLDEN / f"internal{suffix}"
+    return [
+        {"manifest": (folder / f"{name}.{form}.json").read_text()}
+        for form in ("info", "stats")
+    ]
+
+
+def messages(name: str) -> list[dict[str, Any]]:
     lines = (GOLDEN / f"{name}.jsonl").read_text().splitlines()
-    expected = [json.loads(line) for line in lines]
+    return [json.loads(line) for line in lines]
+
+
+def require_as_read_by_pulsar(rows: list[Row], losses: list[Loss], name: str) -> None:
+    expected = messages(name)
     assert not losses
     assert len(rows) == len(expected)
     for row, message in zip(map(as_client, rows), expected, strict=True):
@@ -108,7 +153,7 @@ def test_segments_of_the_streaming_format(manifest: str, run_bytes: int) -> None
     folder = GOLDEN / "internal-streaming"
     options = {"manifest": (folder / f"streaming.{manifest}.json").read_text()}
     rows, losses = read_topic(
-        PulsarConnector(), bucket("-streaming"), STREAMING, options, run_bytes=run_bytes
+        CONNECTOR, bucket("-streaming"), STREAMING, options, run_bytes=run_bytes
     )
     require_as_read_by_pulsar(rows, losses, "expected-streaming/streaming")
 
@@ -149,7 +194,7 @@ def test_files_of_the_file_system_offloader(name: str, run_bytes: int) -> None:
     told = (GOLDEN / "internal-filesystem" / f"{name}.info.json").read_text()
     for options in ({}, {"manifest": told}):
         rows, losses = read_topic(
-            PulsarConnector(), folders(), topic, options, run_bytes=run_bytes
+            CONNECTOR, folders(), topic, options, run_bytes=run_bytes
         )
         require_as_read_by_pulsar(rows, losses, f"expected-filesystem/{name}")
 
@@ -163,10 +208,10 @@ def test_places_that_hadoop_has_indexed(
     monkeypatch.setattr(mapfile, "RUN_BYTES", 1)
     monkeypatch.setattr(uploads, "_indexes", {})
     topic = f"persistent://public/filesystem/{name}"
-    snapshot = discover(PulsarConnector(), folders(), topic, {})
+    snapshot = discover(CONNECTOR, folders(), topic, {})
     extents = [len(of.extents) for of in snapshot.ledgers]
     assert extents == PLACES[name]
-    rows, losses = read_topic(PulsarConnector(), folders(), topic)
+    rows, losses = read_topic(CONNECTOR, folders(), topic)
     require_as_read_by_pulsar(rows, losses, f"expected-filesystem/{name}")
 
 
@@ -175,7 +220,7 @@ def test_our_writer_makes_what_the_broker_does(name: str) -> None:
     """So what is tested with it is worth something."""
     first_line = (GOLDEN / "expected" / f"{name}.jsonl").read_text().splitlines()[0]
     topic = json.loads(first_line)["topic"]
-    connector, storage = PulsarConnector(), bucket()
+    connector, storage = CONNECTOR, bucket()
     for found in discover(connector, storage, topic, {}).ledgers:
         entries: list[bytes] = []
         for extent in found.extents:
@@ -193,19 +238,48 @@ def test_our_writer_makes_what_the_broker_does(name: str) -> None:
 
 @pytest.mark.parametrize("parts", [1, 2, 3, 1000])
 @pytest.mark.parametrize("run_bytes", [1, 20_000, 1 << 20])
-@pytest.mark.parametrize("name", ["chunked-none", "chunked-zstd", "transactions"])
-def test_rows_that_depend_on_other_runs(name: str, run_bytes: int, parts: int) -> None:
+@pytest.mark.parametrize(("namespace", "name"), OVER_RUNS)
+def test_rows_that_depend_on_other_runs(
+    namespace: str, name: str, run_bytes: int, parts: int
+) -> None:
     """Whatever the runs are, and however many tasks read them."""
-    lines = (GOLDEN / "expected-later" / f"{name}.jsonl").read_text().splitlines()
-    expected = [json.loads(line) for line in lines]
-    connector, topic = PulsarConnector(), expected[0]["topic"]
-    runs = list(decoded_runs(connector, bucket("-later"), topic, run_bytes=run_bytes))
-    rows, losses = resolved_rows(connector, runs, "", parts=parts)
+    topic = f"persistent://public/{namespace}/{name}"
+    storage = bucket(f"-{namespace}")
+    runs = list(decoded_runs(CONNECTOR, storage, topic, run_bytes=run_bytes))
+    rows, losses = resolved_rows(CONNECTOR, runs, "", parts=parts)
+    require_as_read_by_pulsar(rows, losses, f"expected-{namespace}/{name}")
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3, 1000])
+@pytest.mark.parametrize("name", ["txn-across", "txn-mixed", "txn-undecided"])
+def test_what_became_of_each_transaction(name: str, parts: int) -> None:
+    topic = f"persistent://public/newest/{name}"
+    options = {"isolation": "read_uncommitted"}
+    storage = bucket("-newest")
+    runs = list(decoded_runs(CONNECTOR, storage, topic, options, run_bytes=1))
+    decoding = CONNECTOR.decoding(options)
+    rows, losses = resolved_rows(CONNECTOR, runs, decoding, parts=parts)
     assert not losses
-    told = set(as_client(rows[0])) & set(expected[0])
-    assert len(rows) == len(expected)
-    for row, line in zip(map(as_client, rows), expected, strict=True):
-        assert {key: row[key] for key in told} == {key: line[key] for key in told}
+    expected = messages(f"expected-newest/{name}.all")
+    assert [(row["__txn"], row["__txnState"]) for row in rows] == [
+        (message["txn"], message["outcome"]) for message in expected
+    ]
+    require_as_read_by_pulsar(rows, [], f"expected-newest/{name}.all")
+
+
+def test_what_follows_an_undecided_transaction_is_read() -> None:
+    """By Pulsar's reader it is not, so what it read is where we begin."""
+    topic = "persistent://public/newest/txn-undecided"
+    rows, losses = read_topic(CONNECTOR, bucket("-newest"), topic)
+    by_pulsar = messages("expected-newest/txn-undecided")
+    require_as_read_by_pulsar(
+        rows[: len(by_pulsar)], losses, "expected-newest/txn-undecided"
+    )
+    assert [as_client(row)["messageId"] for row in rows] == [
+        message["messageId"]
+        for message in messages("expected-newest/txn-undecided.all")
+        if message["outcome"] in (None, "committed")
+    ]
 
 
 @pytest.mark.parametrize("name", OFFLOADED_BY_BROKER)
@@ -214,11 +288,11 @@ def test_the_bucket_says_what_the_broker_said(name: str) -> None:
     first_line = (GOLDEN / "expected" / f"{name}.jsonl").read_text().splitlines()[0]
     internal = json.loads((GOLDEN / "internal" / f"{name}.stats.json").read_text())
     topic = json.loads(first_line)["topic"]
-    snapshot = discover(PulsarConnector(), bucket(), topic, {})
+    snapshot = discover(CONNECTOR, bucket(), topic, {})
     for form in ("info", "stats"):
         told = (GOLDEN / "internal" / f"{name}.{form}.json").read_text()
         options = {"manifest": told}
-        assert discover(PulsarConnector(), bucket(), topic, options) == snapshot
+        assert discover(CONNECTOR, bucket(), topic, options) == snapshot
     found = [(of.ledger.id, of.extents[-1].last + 1) for of in snapshot.ledgers]
     assert found == [
         (ledger["ledgerId"], ledger["entries"])

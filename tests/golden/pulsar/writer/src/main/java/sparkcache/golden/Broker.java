@@ -87,7 +87,8 @@ final class Broker implements AutoCloseable {
                 admin.tenants().createTenant(tenant, TenantInfo.builder().allowedClusters(Set.of(CLUSTER)).build());
             }
         }
-        for (String namespace : new String[] {"public/golden", "public/later", "public/streaming", "public/filesystem", "pulsar/system"}) {
+        for (String namespace : new String[] {
+                "public/golden", "public/later", "public/newest", "public/streaming", "public/filesystem", "pulsar/system"}) {
             if (!admin.namespaces().getNamespaces(namespace.split("/")[0]).contains(namespace)) {
                 admin.namespaces().createNamespace(namespace);
             }

@@ -8,6 +8,7 @@ import java.util.Base64;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.TreeMap;
+import java.util.concurrent.TimeUnit;
 import org.apache.pulsar.client.api.Message;
 import org.apache.pulsar.client.api.MessageId;
 import org.apache.pulsar.client.api.MessageIdAdv;
@@ -42,7 +43,27 @@ final class Expected {
         return count;
     }
 
-    private static Map<String, Object> row(Message<byte[]> message) {
+    /** For topics whose last message is never delivered: takes so many messages, and makes sure that no other comes. */
+    static void write(ReaderBuilder<byte[]> builder, Path file, int count) throws Exception {
+        Files.createDirectories(file.getParent());
+        try (Reader<byte[]> reader = builder.startMessageId(MessageId.earliest).create();
+                BufferedWriter out = Files.newBufferedWriter(file)) {
+            for (int i = 0; i < count; i++) {
+                Message<byte[]> message = reader.readNext(20, TimeUnit.SECONDS);
+                if (message == null) {
+                    throw new IllegalStateException(file + ": only " + i + " messages came");
+                }
+                out.write(JSON.writeValueAsString(row(message)));
+                out.write('\n');
+            }
+            Message<byte[]> more = reader.readNext(5, TimeUnit.SECONDS);
+            if (more != null) {
+                throw new IllegalStateException(file + ": not expected: " + row(more));
+            }
+        }
+    }
+
+    static Map<String, Object> row(Message<byte[]> message) {
         MessageIdAdv id = (MessageIdAdv) message.getMessageId();
         Map<String, Object> row = new LinkedHashMap<>();
         row.put("topic", message.getTopicName());

@@ -21,15 +21,17 @@ import org.apache.pulsar.client.api.BatcherBuilder;
 import org.apache.pulsar.client.api.CompressionType;
 import org.apache.pulsar.client.api.Producer;
 import org.apache.pulsar.client.api.ProducerBuilder;
+import org.apache.pulsar.client.api.PulsarClient;
 import org.apache.pulsar.client.api.Schema;
 import org.apache.pulsar.client.api.TypedMessageBuilder;
+import org.apache.pulsar.client.api.transaction.Transaction;
 import org.apache.pulsar.common.schema.KeyValue;
 import org.apache.pulsar.common.schema.KeyValueEncodingType;
 
 /** Writes the golden objects: see the README beside the objects. */
 public final class Main {
-    private static final String INTERCEPTORS = "org.apache.pulsar.common.intercept.";
-    private static final Path BUILD = Path.of(System.getProperty("golden.build"));
+    static final String INTERCEPTORS = "org.apache.pulsar.common.intercept.";
+    static final Path BUILD = Path.of(System.getProperty("golden.build"));
     private static final ObjectMapper JSON = new ObjectMapper();
 
     private final Broker broker;
@@ -37,13 +39,20 @@ public final class Main {
     private final Path out;
     private final String namespace;
     private final String suffix;
+    private final Map<String, Object> producers;
 
     Main(Broker broker, Bucket bucket, Path out, String namespace, String suffix) {
+        this(broker, bucket, out, namespace, suffix, Map.of());
+    }
+
+    /** The last is what all producers have in common, by the names of the client's configuration. */
+    Main(Broker broker, Bucket bucket, Path out, String namespace, String suffix, Map<String, Object> producers) {
         this.broker = broker;
         this.bucket = bucket;
         this.out = out;
         this.namespace = namespace;
         this.suffix = suffix;
+        this.producers = producers;
     }
 
     /** Arguments: the S3 endpoint, and an empty folder to write to. */
@@ -107,7 +116,7 @@ public final class Main {
         }
     }
 
-    private void codecs() throws Exception {
+    void codecs() throws Exception {
         for (CompressionType codec : CompressionType.values()) {
             String name = codec.name().toLowerCase(Locale.ROOT);
             try (Producer<byte[]> producer = single(name + "-single").compressionType(codec).create()) {
@@ -273,13 +282,17 @@ public final class Main {
         return "persistent://" + namespace + "/" + name;
     }
 
+    ProducerBuilder<byte[]> producer(PulsarClient client, String name) {
+        return client.newProducer().loadConf(producers).topic(topic(name)).producerName("golden");
+    }
+
     ProducerBuilder<byte[]> single(String name) {
-        return broker.client.newProducer().topic(topic(name)).producerName("golden").enableBatching(false);
+        return producer(broker.client, name).enableBatching(false);
     }
 
     /** A producer that cuts batches by number only; flush sends the last one. */
     ProducerBuilder<byte[]> batched(String name, int size) {
-        return broker.client.newProducer().topic(topic(name)).producerName("golden").enableBatching(true)
+        return producer(broker.client, name).enableBatching(true)
                 .batchingMaxMessages(size).batchingMaxPublishDelay(1, TimeUnit.MINUTES);
     }
 
@@ -291,9 +304,15 @@ public final class Main {
     }
 
     static void sendAll(Producer<byte[]> producer, List<UnaryOperator<TypedMessageBuilder<byte[]>>> messages) throws Exception {
+        sendAll(producer, null, messages);
+    }
+
+    static void sendAll(Producer<byte[]> producer, Transaction transaction,
+            List<UnaryOperator<TypedMessageBuilder<byte[]>>> messages) throws Exception {
         List<CompletableFuture<?>> sent = new ArrayList<>();
         for (UnaryOperator<TypedMessageBuilder<byte[]>> message : messages) {
-            sent.add(message.apply(producer.newMessage()).sendAsync());
+            TypedMessageBuilder<byte[]> next = transaction == null ? producer.newMessage() : producer.newMessage(transaction);
+            sent.add(message.apply(next).sendAsync());
         }
         producer.flush();
         CompletableFuture.allOf(sent.toArray(new CompletableFuture<?>[0])).get();
