@@ -181,3 +181,13 @@ def test_without_a_manifest_any_that_is_whole_is_taken() -> None:
     storage.remove(f"{third}-ledger-5")
     with pytest.raises(SourceError, match="as its index says"):
         chosen(storage, {})
+
+
+def test_how_many_entries_are_lost_with_an_index_the_manifest_says() -> None:
+    storage = store(ENTRIES, ledger=5)
+    index = ledger_objects(TOPIC, 5, ENTRIES)[1]
+    storage.put(index.key, b"", index.metadata)
+    options = manifest(5, isOffloaded=True, entries=len(ENTRIES))
+    options["failOnDataLoss"] = "false"
+    (loss,) = CONNECTOR.discover(storage, TOPIC, options).losses
+    assert (loss.ledger, loss.first, loss.last) == (5, 0, len(ENTRIES) - 1)
