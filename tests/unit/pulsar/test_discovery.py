@@ -269,3 +269,14 @@ def test_an_unknown_topic() -> None:
 def test_an_empty_bucket() -> None:
     with pytest.raises(ConfigError, match="there is none at all"):
         discover(MemoryStorage())
+
+
+def test_an_index_and_its_user_metadata_that_name_two_topics() -> None:
+    """One of them was damaged: the ledger must not be missed in silence."""
+    data, index = objects()
+    storage = MemoryStorage()
+    put(storage, data)
+    metadata = {**index.metadata, "managedledgername": "shop/eu/persistent/returns"}
+    storage.put(index.key, index.data, metadata)
+    with pytest.raises(SourceError, match=f"a ledger of {OTHER}, .* one of {TOPIC}"):
+        discover(storage, OTHER)
