@@ -119,8 +119,12 @@ def split(
     splitter = Splitter(ledger, extent, stream, Walk)
     if stream.position == extent.offset:
         splitter.pass_head(HEADER_BYTES, partial(_header_fault, ledger, extent))
+    # Segments may be cut short where they overlap, so theirs tell nothing.
+    is_end = extent.offset + extent.size_bytes == ledger.object.size_bytes
+    is_checked = is_end and form_of(ledger) != STREAMING
     for run in wanted:
-        yield splitter.cut(run)
+        raw = splitter.cut(run)
+        yield splitter.behind(raw) if is_checked and run.last == extent.last else raw
 
 
 def _header_fault(ledger: Ledger, extent: Extent, head: Buffer) -> Fault | None:
