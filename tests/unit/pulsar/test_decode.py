@@ -236,6 +236,8 @@ def test_messages_that_compaction_has_emptied() -> None:
         pytest.param([0, 1], 2, [0, 1], id="all are listed"),
         pytest.param([0, 1, 2, 3], 4, None, id="more than are there"),
         pytest.param([1, 4], 4, None, id="an index beyond the batch"),
+        pytest.param([1, 1], 4, None, id="an index that comes twice"),
+        pytest.param([0, 2**31], 2**32, None, id="an index that is no int32"),
         pytest.param([0, -1], 4, None, id="a negative index"),
         pytest.param([0, 1, 2], 4, None, id="another number of messages"),
     ],
@@ -374,6 +376,11 @@ SOUND = b"\0\0\0\x0a" + bytes_field(1, b"p") + b"\x10\x00\x18\x80\x80\x01"
             odd(b"", varint_field(11, 2**31)),
             "a batch of 2147483648 messages",
             id="a batch of very many messages",
+        ),
+        pytest.param(
+            batch(*[Message()] * 3000, producer_name="p" * 50_000).encode(),
+            "bytes of rows, found 50000 bytes for each of 3000 messages",
+            id="a name that would be much more than all stored bytes",
         ),
         pytest.param(
             odd(b"no batch", varint_field(11, 1)),
