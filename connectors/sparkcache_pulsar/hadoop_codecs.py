@@ -82,7 +82,8 @@ def _bzip2(data: Data, limit: int) -> bytes:
 
 def _streams(data: Data, limit: int, begin: Callable[[], _Stream]) -> bytes:
     """Decompress streams up to the end; a byte more than the limit tells of more."""
-    parts, room = [], limit + 1
+    parts: list[bytes] = []
+    room = limit + 1
     while data and room > 0:
         if len(parts) == _MAX_STREAMS:
             raise CodecError(f"more than {_MAX_STREAMS} streams")

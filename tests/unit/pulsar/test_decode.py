@@ -486,3 +486,14 @@ def test_an_entry_that_is_larger_than_a_batch_is_cut() -> None:
     ((_, decoded),) = decoded_runs(CONNECTOR, store(entries), TOPIC, batch_bytes=2_000)
     assert [len(one) for one in decoded.batches] == [20] * 5
     assert pa.Table.from_batches(decoded.batches).num_rows == 100
+
+
+def test_what_a_run_becomes_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each entry may become much; all of them together would not fit."""
+    monkeypatch.setattr(codecs, "MAX_RUN_BYTES", 1 << 20)
+    monkeypatch.setattr(codecs, "MAX_RUN_RATIO", 1)
+    entries = [single(Message(bytes(300_000)), codec=Codec.ZSTD)] * 10
+    found, losses = read(*entries)
+    assert [row["__entryId"] for row in found] == [0, 1, 2, 3, 4, 5]  # by threes
+    assert [(loss.first, loss.last) for loss in losses] == [(6, 9)]
+    assert "expected a run that fits into memory" in str(losses[0])
