@@ -22,6 +22,19 @@ unfolds to. 25 times that is beyond what producers of one message or batch build
 small enough for the memory of one loader.
 """
 
+MAX_RUN_BYTES = 1 << 30
+MAX_RUN_RATIO = 512
+TOO_MUCH = "a run that fits into memory", "more than that in the entries before"
+
+
+def most_of_run(stored_bytes: int) -> int:
+    """Return what a run may become: its entries are in memory together.
+
+    That is 1 GiB, or 512 times as much as is stored if that is more: what becomes even
+    more is made for that, as nothing limits how many bombs a run has.
+    """
+    return max(MAX_RUN_BYTES, MAX_RUN_RATIO * stored_bytes)
+
 
 def _lz4_block(source: memoryview, target: memoryview) -> int:
     """Decompress a raw block: no frame, and no length in front of it."""

@@ -58,11 +58,12 @@ def cover(
     listed: Listed | None,
     root: str,
     as_ledger: Callable[[Upload], Ledger],
-    last: Callable[[Ledger, Extent], int],
+    last: Callable[[Ledger, Extent], int | None],
 ) -> Coverage:
     """Choose among the uploads of a ledger, all of one topic.
 
-    `last` finds out from the data which entry is the last that an extent has.
+    `last` finds out from the data which entry is the last that an extent has; None if
+    they do not tell.
     """
     whole = [upload for upload in uploads if not upload.is_piece]
     if sound := [upload for upload in whole if upload.fault is None]:
@@ -76,18 +77,15 @@ def cover(
     pieces = [_ended(upload, as_ledger, last) for upload in uploads if upload.is_piece]
     chain = _chain(piece for piece in pieces if piece.fault is None)
     if not chain:
-        return Coverage(missing=(given_up((whole or pieces)[0]),))
-    missing = list(_gaps(chain, listed, root))
-    broken = [piece for piece in pieces if piece.fault]
-    missing += [given_up(piece) for piece in broken if not _is_covered(piece, chain)]
+        return Coverage(missing=tuple(_all_lost(whole or pieces, listed)))
     maps = tuple(LedgerMap(as_ledger(piece), piece.extents) for piece in chain)
-    return Coverage(maps, tuple(missing))
+    return Coverage(maps, tuple(_gaps(chain, pieces, listed, root)))
 
 
 def _is_complete(
     upload: Upload,
     as_ledger: Callable[[Upload], Ledger],
-    last: Callable[[Ledger, Extent], int],
+    last: Callable[[Ledger, Extent], int | None],
 ) -> bool:
     """Tell whether its last entry is there."""
     if upload.ends_here:
@@ -102,15 +100,16 @@ def _is_complete(
 def _ended(
     piece: Upload,
     as_ledger: Callable[[Upload], Ledger],
-    last: Callable[[Ledger, Extent], int],
+    last: Callable[[Ledger, Extent], int | None],
 ) -> Upload:
     """Leave out entries that a piece may have and does not."""
     if piece.ends_here or piece.fault:
         return piece
     try:
-        return _up_to(piece, last(as_ledger(piece), piece.extents[-1]))
+        found = last(as_ledger(piece), piece.extents[-1])
     except SourceError as error:  # such as one that was deleted meanwhile
         return replace(piece, fault=error)
+    return piece if found is None else replace(_up_to(piece, found), ends_here=True)
 
 
 def _named(sound: Sequence[Upload], listed: Listed | None) -> Upload:
@@ -136,6 +135,14 @@ def given_up(upload: Upload) -> Missing:
     return Missing(upload.ledger, first, last, upload.fault)
 
 
+def _all_lost(broken: Sequence[Upload], listed: Listed | None) -> Iterator[Missing]:
+    """Give up a ledger; the manifest may know of more entries than an index that is."""
+    missing = given_up(broken[0])
+    if listed and listed.is_offloaded:
+        missing = replace(missing, last=max(missing.last, listed.entries - 1))
+    yield missing
+
+
 def _up_to(piece: Upload, last: int) -> Upload:
     """Leave out entries behind `last`."""
     extents = tuple(
@@ -154,7 +161,7 @@ def _chain(pieces: Iterable[Upload]) -> list[Upload]:
     """
     chain: list[Upload] = []
     for piece in sorted(pieces, key=_first_longest):
-        if not chain or piece.extents[-1].last > chain[-1].extents[-1].last:
+        if not chain or _goes_on(chain[-1], piece):
             if chain:
                 chain[-1] = _up_to(chain[-1], piece.extents[0].first - 1)
             chain.append(piece)
@@ -165,17 +172,43 @@ def _first_longest(piece: Upload) -> tuple[int, int]:
     return piece.extents[0].first, -piece.extents[-1].last
 
 
+def _goes_on(before: Upload, piece: Upload) -> bool:
+    """Tell whether a piece has what the one before it has not, or perhaps has not."""
+    last = before.extents[-1]
+    is_vague = not before.ends_here and piece.extents[0].first > last.first
+    return is_vague or piece.extents[-1].last > last.last
+
+
 def _gaps(
-    chain: Sequence[Upload], listed: Listed | None, root: str
+    chain: Sequence[Upload],
+    pieces: Sequence[Upload],
+    listed: Listed | None,
+    root: str,
 ) -> Iterator[Missing]:
-    """Yield what lies between pieces, and before the first: ledgers begin with 0."""
+    """Yield what lies before, between and behind a chain: ledgers begin with 0.
+
+    Behind it is what any piece may have, readable or not, and what is listed.
+    """
+    ends = [piece.extents[-1].last + 1 for piece in pieces]
+    if listed and listed.is_offloaded:
+        ends.append(listed.entries)
     expected = 0
     for piece in chain:
         if piece.extents[0].first > expected:
-            yield nowhere(root, piece.ledger, expected, piece.extents[0].first - 1)
+            yield _missing(pieces, root, expected, piece.extents[0].first - 1)
         expected = piece.extents[-1].last + 1
-    if listed and listed.is_offloaded and expected < listed.entries:
-        yield nowhere(root, chain[0].ledger, expected, listed.entries - 1)
+    if expected < max(ends):
+        yield _missing(pieces, root, expected, max(ends) - 1)
+
+
+def _missing(pieces: Sequence[Upload], root: str, first: int, last: int) -> Missing:
+    """Tell of entries that no piece has, unless it cannot be read."""
+    ledger = pieces[0].ledger
+    for piece in pieces:
+        has_some = piece.extents[0].first <= last and piece.extents[-1].last >= first
+        if piece.fault is not None and has_some:
+            return Missing(ledger, first, last, piece.fault)
+    return nowhere(root, ledger, first, last)
 
 
 def nowhere(root: str, ledger: int, first: int, last: int) -> Missing:
@@ -183,11 +216,3 @@ def nowhere(root: str, ledger: int, first: int, last: int) -> Missing:
     expected = f"entries {first} to {last} of ledger {ledger}"
     fault = SourceError(root, expected=expected, found="no object that has them")
     return Missing(ledger, first, last, fault)
-
-
-def _is_covered(broken: Upload, chain: Iterable[Upload]) -> bool:
-    """Tell whether others have what a piece has that cannot be read."""
-    first = broken.extents[-1].first
-    return any(
-        piece.extents[0].first <= first <= piece.extents[-1].last for piece in chain
-    )

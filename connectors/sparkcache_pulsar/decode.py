@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from sparkcache.connector import DecodedRun
 from sparkcache.model import Loss
-from sparkcache_pulsar import parts
+from sparkcache_pulsar import codecs, parts
 from sparkcache_pulsar.columns import envelope
 from sparkcache_pulsar.entries import read_entries
 from sparkcache_pulsar.faults import Faults
@@ -55,7 +55,11 @@ def decode(ledger: Ledger, raw: RawRun, batch_bytes: int) -> DecodedRun:
         depends, schema = parts.has_parts(entries), of_values.schema
         if depends:
             schema = pa.schema([*schema, *parts.COLUMNS])
+        size_bytes, most_bytes = 0, codecs.most_of_run(len(raw.data))
         for lanes in entries.groups(min(batch_bytes, _MAX_GROUP_BYTES)):
+            if size_bytes > most_bytes:
+                faults.add_all(lanes, *codecs.TOO_MUCH)
+                continue
             payloads = unpack(entries, lanes, faults)
             messages = find_messages(entries, payloads, faults)
             if not len(messages.entry):
@@ -69,6 +73,7 @@ def decode(ledger: Ledger, raw: RawRun, batch_bytes: int) -> DecodedRun:
                 columns = envelope(ledger, raw.run.first, entries, messages) + last
                 batch = pa.RecordBatch.from_arrays(columns, schema=schema)
                 batches.extend(_pieces(batch, batch_bytes))
+                size_bytes += batch.nbytes
     losses = faults.losses(ledger, raw.run, cut.offsets) + raw.losses
     if cut.end is not None and not raw.losses:
         offset, fault = cut.end

@@ -42,7 +42,7 @@ CONNECTOR = "pulsar"
 _TOPICS_TOLD = 10
 _log = logging.getLogger(__name__)
 
-_ends: LRUCache[tuple[Ledger, Extent], int] = LRUCache(maxsize=10_000)
+_ends: LRUCache[tuple[Ledger, Extent], int | None] = LRUCache(maxsize=10_000)
 _ends_lock = Lock()
 
 
@@ -205,16 +205,15 @@ def _ledger(place: str, decoding: str, upload: Upload) -> Ledger:
     return Ledger(CONNECTOR, place, upload.ledger, upload.data, how)
 
 
-def _last(storage: Storage, ledger: Ledger, extent: Extent) -> int:
+def _last(storage: Storage, ledger: Ledger, extent: Extent) -> int | None:
     """Find out from the data where an extent ends; known once it has been read."""
     with _ends_lock:
-        known = _ends.get((ledger, extent))
-    if known is not None:
-        return known
+        if (ledger, extent) in _ends:
+            return _ends[ledger, extent]
     stream = storage.open(ledger.object, extent.offset, extent.size_bytes)
     try:
         if (layout := Layout.parse(form_of(ledger))) is not None:
-            last = unfolding.last_entry(layout, ledger, extent, stream)
+            last: int | None = unfolding.last_entry(layout, ledger, extent, stream)
         else:
             last = frames.last_entry(ledger, extent, stream)
     finally:

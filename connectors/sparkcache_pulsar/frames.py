@@ -99,16 +99,16 @@ class Walk:
         return done or self.fault is not None
 
 
-def last_entry(ledger: Ledger, extent: Extent, stream: ByteStream) -> int:
+def last_entry(ledger: Ledger, extent: Extent, stream: ByteStream) -> int | None:
     """Return the last entry that really is in a block, read from its beginning.
 
-    `extent.last` is the last that there may be. It is what is returned if the frames
-    do not end as those of a sound block do: whoever reads it shall be told.
+    `extent.last` is the last that there may be. None is returned if the frames do not
+    end as those of a sound block do: whoever reads it shall be told.
     """
     for raw in split(ledger, extent, runs(extent, READ_BYTES), stream):
         for loss in raw.losses:
             is_end = loss.found in _ENDS and loss.first > extent.first
-            return loss.first - 1 if is_end else extent.last
+            return loss.first - 1 if is_end else None
     return extent.last
 
 
@@ -119,8 +119,12 @@ def split(
     splitter = Splitter(ledger, extent, stream, Walk)
     if stream.position == extent.offset:
         splitter.pass_head(HEADER_BYTES, partial(_header_fault, ledger, extent))
+    # Segments may be cut short where they overlap, so theirs tell nothing.
+    is_end = extent.offset + extent.size_bytes == ledger.object.size_bytes
+    is_checked = is_end and form_of(ledger) != STREAMING
     for run in wanted:
-        yield splitter.cut(run)
+        raw = splitter.cut(run)
+        yield splitter.behind(raw) if is_checked and run.last == extent.last else raw
 
 
 def _header_fault(ledger: Ledger, extent: Extent, head: Buffer) -> Fault | None:

@@ -33,6 +33,7 @@ A broker takes entries of 5 MiB, and a block is closed once it has 1 MB.
 _PREFIX = "org.apache.hadoop.io.compress."
 _MOST_OF_A_BYTE = 255  # what LZ4 can make of one; Snappy makes less
 _STEP_BYTES = 1 << 16
+_MAX_STREAMS = 1 << 10  # each copies what follows it
 _INT = struct.Struct(">i")
 
 
@@ -81,8 +82,11 @@ def _bzip2(data: Data, limit: int) -> bytes:
 
 def _streams(data: Data, limit: int, begin: Callable[[], _Stream]) -> bytes:
     """Decompress streams up to the end; a byte more than the limit tells of more."""
-    parts, room = [], limit + 1
+    parts: list[bytes] = []
+    room = limit + 1
     while data and room > 0:
+        if len(parts) == _MAX_STREAMS:
+            raise CodecError(f"more than {_MAX_STREAMS} streams")
         stream = begin()
         parts.append(stream.decompress(data, room))
         room -= len(parts[-1])

@@ -30,6 +30,7 @@ from sparkcache_pulsar.protobuf import SLACK_BYTES, Kind, Table, parse
 MAGIC = 0xDE47DE47
 
 _HEAD = struct.Struct(">IIqqii")
+METADATA_OFFSET = _HEAD.size
 BLOCK = np.dtype([("first", ">i8"), ("part", ">i4"), ("offset", ">i8")])
 
 _LENGTH, _LAST_ENTRY, _CUSTOM = 3, 4, 11
@@ -63,7 +64,10 @@ def parse_index(uri: str, data: bytes) -> Index:
     """Read an index object; raises SourceError if it is not a consistent one."""
     if len(data) < _HEAD.size:
         raise SourceError(
-            uri, expected="an index of 32 bytes or more", found=f"{len(data)} bytes"
+            uri,
+            offset=len(data),
+            expected="an index of 32 bytes or more",
+            found=f"{len(data)} bytes",
         )
     magic, _, data_bytes, header_bytes, blocks, metadata_bytes = _HEAD.unpack_from(data)
     if magic != MAGIC:
@@ -87,9 +91,9 @@ def parse_index(uri: str, data: bytes) -> Index:
         )
     managed_ledger, last_entry = ledger_metadata(uri, data, _HEAD.size, metadata_bytes)
     block_map = np.frombuffer(data, BLOCK, blocks, _HEAD.size + metadata_bytes)
-    return Index(
-        managed_ledger, data_bytes, _extents(uri, block_map, last_entry, data_bytes)
-    )
+    at = len(data) - BLOCK.itemsize * blocks
+    extents = _extents(uri, at, block_map, last_entry, data_bytes)
+    return Index(managed_ledger, data_bytes, extents)
 
 
 def ledger_metadata(
@@ -123,17 +127,19 @@ def _texts(data: bytes, table: Table, number: int) -> list[bytes]:
 
 
 def _extents(
-    uri: str, blocks: np.ndarray, last_entry: int, data_bytes: int
+    uri: str, at: int, blocks: np.ndarray, last_entry: int, data_bytes: int
 ) -> tuple[Extent, ...]:
+    """Return the blocks, which are told of from byte `at` on."""
     firsts: list[int] = blocks["first"].tolist()
     offsets: list[int] = blocks["offset"].tolist()
     if firsts[0] != 0 or offsets[0] != 0:
         raise SourceError(
             uri,
+            offset=at,
             expected="a first block with entry 0 at byte 0",
             found=f"one with entry {firsts[0]} at byte {offsets[0]}",
         )
-    extents = []
+    extents: list[Extent] = []
     next_blocks = zip(
         [*firsts[1:], last_entry + 1], [*offsets[1:], data_bytes], strict=True
     )
@@ -144,6 +150,7 @@ def _extents(
         if entries < 1 or size < HEADER_BYTES + FRAME_HEADER_BYTES * entries:
             raise SourceError(
                 uri,
+                offset=at + BLOCK.itemsize * len(extents),
                 expected="blocks in ascending order, with room for their entries",
                 found=f"entries {first} to {next_first - 1} in bytes {offset} to "
                 f"{next_offset - 1}",

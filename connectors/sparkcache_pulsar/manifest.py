@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from sparkcache.errors import ConfigError
 from sparkcache.model import Position
+from sparkcache_pulsar.names import LAST_ID
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -98,11 +99,12 @@ def _listed(ledger: Mapping[str, Any]) -> Listed:
     # `isOffloaded` in info-internal, `offloaded` in stats-internal.
     is_offloaded = bool(ledger.get("isOffloaded", ledger.get("offloaded", False)))
     uuid = ledger.get("offloadedContextUuid") if is_offloaded else None
-    entries = _id(ledger.get("entries") or 0)
+    entries = _id(0 if ledger.get("entries") is None else ledger["entries"])
     return Listed(entries, is_offloaded, None if uuid is None else str(uuid))
 
 
 def _id(number: object) -> int:
-    if not isinstance(number, int) or number < 0:
+    # bool is a kind of int; and what is no int64 fits nowhere.
+    if type(number) is not int or not 0 <= number <= LAST_ID:
         raise ValueError(f"{number!r} is neither the id of a ledger nor a count")
     return number

@@ -110,6 +110,7 @@ def _check_places(uri: str, places: list[tuple[int, int]], last: int, end: int) 
         if not (before[0] < key <= last and before[1] < offset < end):
             raise SourceError(
                 uri,
+                offset=0,
                 expected=f"ascending places, of records up to {last} in {end} bytes",
                 found=f"record {key} at byte {offset}",
             )
@@ -117,6 +118,7 @@ def _check_places(uri: str, places: list[tuple[int, int]], last: int, end: int) 
     if places[0][0] != METADATA_KEY:
         raise SourceError(
             uri,
+            offset=0,
             expected=f"a first place of record {METADATA_KEY}",
             found=f"one of record {places[0][0]}",
         )
@@ -131,6 +133,7 @@ def _check_extents(uri: str, layout: Layout, extents: Iterable[Extent]) -> None:
         if not 0 < entries <= room:
             raise SourceError(
                 uri,
+                offset=0,
                 expected="places with room for the entries between them",
                 found=f"entries {extent.first} to {extent.last} in {extent.size_bytes} "
                 f"bytes from {extent.offset}",

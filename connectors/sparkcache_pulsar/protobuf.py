@@ -4,7 +4,8 @@ Every message is a lane: a start, an end, and a place it has been read to. A ste
 takes the lanes whose next field has the least number and moves all of them over it
 with a few numpy calls. Fields are written in ascending order, so lanes that have
 different optional fields meet again at the next field that they share, and there are
-about as many steps as there are different fields, not messages.
+about as many steps as there are different fields, not messages. Unknown fields are
+skipped first, whatever their numbers.
 
 Nothing of this trusts its input: a lane that does not parse is marked as bad and
 left alone, whatever the others do. Unknown fields are skipped.
@@ -35,6 +36,13 @@ SLACK_BYTES = 16
 
 MAX_FIELDS = 20_000
 """A message of more fields is bad. One step per field must not take minutes."""
+
+MAX_WORK = 1 << 33
+"""How many lanes all steps together may look at: enough for a few thousand steps over
+the largest batch. Lanes that are not done then are bad. It takes contrived ones, no two
+of which have their fields in the same order.
+"""
+_STEP_WORK = 1 << 16  # what a step costs, whatever the number of lanes
 
 _DONE = np.uint64(2**64 - 1)
 _VARINT, _FIXED64, _DELIMITED, _FIXED32 = 0, 1, 2, 5
@@ -187,14 +195,28 @@ class _Parser:
 
     def run(self) -> Table:
         self._read_tags(self._lanes)
+        steps = MAX_WORK // (_STEP_WORK + len(self._lanes))
         while (least := self._tag.min(initial=_DONE)) != _DONE:
+            if not steps:
+                self._reject(np.flatnonzero(self._tag != _DONE))
+                break
+            steps -= 1
             chosen = self._tag == least
+            if int(least) >> 3 not in self._fields:
+                chosen = self._unknown(int(least) & 7)
             self._step(
                 int(least), self._lanes if chosen.all() else np.flatnonzero(chosen)
             )
         for number, parts in self._parts.items():
             self._table.repeated[number] = _in_order_of_lanes(parts)
         return self._table
+
+    def _unknown(self, wire_type: int) -> Bools:
+        """Tell which lanes have an unknown field of that wire type next."""
+        known = np.array(list(self._fields), np.uint64)
+        unknown = ~np.isin(self._tag >> np.uint64(3), known) & (self._tag != _DONE)
+        chosen: Bools = unknown & (self._tag & np.uint64(7) == wire_type)
+        return chosen
 
     def _read_tags(self, lanes: Ints) -> None:
         """Find the next field of lanes that are between two fields."""

@@ -172,6 +172,7 @@ def _pieces(
     if blocks[0].offset != 0:
         raise SourceError(
             uri,
+            offset=_HEAD.size,
             expected="a first block at byte 0",
             found=f"one at byte {blocks[0].offset}",
         )
@@ -187,6 +188,7 @@ def _pieces(
         if block.first < 0 or not 0 < last - block.first + 1 <= room:
             raise SourceError(
                 uri,
+                offset=_HEAD.size,
                 expected="blocks in ascending order, with room for their entries",
                 found=f"entries {block.first} to {last} of ledger {block.ledger} in "
                 f"bytes {block.offset} to {behind - 1}",

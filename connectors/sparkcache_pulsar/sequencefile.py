@@ -41,6 +41,7 @@ RECORDS, RECORD_COMPRESSED, BLOCK_COMPRESSED = "records", "record", "block"
 _MAGIC = b"SEQ\6"
 _ESCAPE = b"\xff\xff\xff\xff"
 _INT = struct.Struct(">i")
+_MAX_METADATA = 1 << 12  # Pulsar writes none
 _MAX_RECORDS = 1 << 22  # a block is closed once it has 1 MB
 
 
@@ -165,7 +166,10 @@ def read_header(cursor: Cursor, value_class: str) -> Layout:
         raise cursor.fault("a known codec", f"{codec[:200]!r}")
     if in_blocks and not is_compressed:
         raise cursor.fault("records that are not compressed", "blocks")
-    for _ in range(2 * max(0, cursor.int32("metadata"))):
+    pairs = cursor.int32("metadata")
+    if pairs > _MAX_METADATA:
+        raise cursor.fault(f"up to {_MAX_METADATA} pairs of metadata", f"{pairs}")
+    for _ in range(2 * pairs):
         cursor.text("metadata")
     kind = RECORD_COMPRESSED if is_compressed else RECORDS
     sync = bytes(cursor.take(SYNC_BYTES, "a sync marker"))

@@ -6,16 +6,18 @@ knows how they look, and passes over them.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from sparkcache.connector import RawRun
-from sparkcache.model import Loss
+from sparkcache.model import Loss, Run
+from sparkcache_pulsar.names import LAST_ID
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sparkcache.connector import ByteStream
-    from sparkcache.model import Extent, Ledger, Run
+    from sparkcache.model import Extent, Ledger
 
     Buffer = bytes | bytearray | memoryview
     Fault = tuple[str, str]
@@ -92,6 +94,22 @@ class Splitter:
         place = self._ledger.object.uri, self._offset, self._ledger.id
         loss = Loss(*place, walk.entry, run.last, *walk.fault)
         return RawRun(run, offset, data, (loss,))
+
+    def behind(self, raw: RawRun) -> RawRun:
+        """Tell of records that follow the last run of the last extent.
+
+        Whoever said that there are none was wrong, and nobody else would read them.
+        """
+        first = raw.run.last + 1
+        walk, beyond = self._begin(first), Run(first, LAST_ID)
+        while self._fault is None and not self._advance(walk, beyond) and self._read():
+            pass
+        if walk.entry == first:
+            return raw
+        place = self._ledger.object.uri, self._offset, self._ledger.id
+        expected, found = f"entry {raw.run.last} to be the last", "others behind it"
+        loss = Loss(*place, first, walk.entry - 1, expected, found)
+        return replace(raw, losses=(*raw.losses, loss))
 
     def _advance(self, walk: Walk, run: Run) -> bool:
         # A view that were still open would keep the buffer from growing.

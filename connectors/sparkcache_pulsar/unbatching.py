@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sparkcache_pulsar import codecs
 from sparkcache_pulsar import entries as entry_fields
 from sparkcache_pulsar.batches import (
     PARTITION_KEY,
@@ -56,6 +57,7 @@ _FIELDS = {
     NULL_KEY: Kind.NUMBER,
 }
 _PAIR_KEY, _PAIR_VALUE = 1, 2
+_MAX_INT32 = (1 << 31) - 1
 _PAIR_FIELDS = {_PAIR_KEY: Kind.RANGE, _PAIR_VALUE: Kind.RANGE}
 
 
@@ -101,6 +103,9 @@ class _Finder:
         buffer = self._payloads.buffer
         sizes = self._of_entries.numbers[entry_fields.MESSAGES_IN_BATCH]
         lanes = self._payloads.lanes
+        ranges = self._of_entries.ranges
+        shared = ranges[entry_fields.PRODUCER_NAME].length.copy()
+        shared += ranges[entry_fields.SCHEMA_VERSION].length  # each row has a copy
         counts = np.ones(len(lanes), np.int64)
         chains: list[Ints] = []
         for at in np.flatnonzero(sizes.present[lanes]).tolist():
@@ -111,6 +116,11 @@ class _Finder:
             if starts is None or not self._is_count(lane, size, len(starts)):
                 expected = f"a batch of {size} messages in {end - start} bytes"
                 self._faults.add(lane, expected, "a chain of lengths that differs")
+                starts = []
+            elif len(starts) * int(shared[lane]) > codecs.MAX_PAYLOAD_BYTES:
+                expected = f"names for up to {codecs.MAX_PAYLOAD_BYTES} bytes of rows"
+                found = f"{shared[lane]} bytes for each of {len(starts)} messages"
+                self._faults.add(lane, expected, found)
                 starts = []
             counts[at] = len(starts)
             chains.append(np.array(starts, np.int64) + start)
@@ -257,8 +267,10 @@ class _Finder:
         index, lane = listed.number.view(np.int64)[of_rows], listed.lane[of_rows]
         self._batch_index[compacted[self._entry]] = index
         sizes = self._of_entries.numbers[entry_fields.MESSAGES_IN_BATCH].signed[lane]
+        wrong = (index < 0) | (index >= sizes) | (sizes > _MAX_INT32)
+        wrong[1:] |= (lane[1:] == lane[:-1]) & (index[1:] <= index[:-1])
         self._faults.add_all(
-            np.unique(lane[(index < 0) | (index >= sizes)]),
-            "compacted_batch_indexes below num_messages_in_batch",
+            np.unique(lane[wrong]),
+            "compacted_batch_indexes that ascend, below num_messages_in_batch",
             "others",
         )

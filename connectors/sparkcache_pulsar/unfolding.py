@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from sparkcache.errors import SourceError
 from sparkcache.model import Run
 from sparkcache_pulsar import frames
+from sparkcache_pulsar.codecs import TOO_MUCH, most_of_run
 from sparkcache_pulsar.hadoop_codecs import MAX_BYTES, CodecError
 from sparkcache_pulsar.records import (
     METADATA_KEY,
@@ -63,7 +64,7 @@ class Unfolded:
 
 def unfold(layout: Layout, ledger: Ledger, raw: RawRun) -> Unfolded:
     """Turn the stored records of a run into frames."""
-    unfolding = _Unfolding(layout, raw.run)
+    unfolding = _Unfolding(layout, raw)
     if layout.kind == BLOCK_COMPRESSED:
         unfolding.add_blocks(Cursor(ledger.object.uri, raw.data, raw.offset))
     else:
@@ -86,9 +87,10 @@ def last_entry(
 
 
 class _Unfolding:
-    def __init__(self, layout: Layout, run: Run) -> None:
+    def __init__(self, layout: Layout, raw: RawRun) -> None:
         self._layout = layout
-        self._run = run
+        self._run = raw.run
+        self._most_bytes = most_of_run(len(raw.data))
         self._parts: list[bytes | memoryview] = []
         self._size = 0
         self._found = Unfolded()
@@ -103,6 +105,9 @@ class _Unfolding:
         walk.advance(data, self._run.last, len(data))
         for start, end in walk.values:
             offset = raw.offset + start - RECORD_HEADER_BYTES
+            if self._size > self._most_bytes:
+                self._add_fault(offset, *TOO_MUCH)
+                continue
             try:
                 value = self._layout.decompress(data[start:end], MAX_BYTES)
             except CodecError as error:
@@ -130,6 +135,10 @@ class _Unfolding:
             found = f"{keys[0]} to {keys[-1]}"
             raise cursor.fault(f"a block of entries from {self._next}", found)
         wanted = expected[: self._run.last + 1 - self._next]
+        if self._size > self._most_bytes:
+            for _ in wanted:
+                self._add_fault(block.offset, *TOO_MUCH)
+            return
         try:
             values = block_values(block, self._layout)
         except CodecError as error:

@@ -22,7 +22,7 @@ from cachetools import LRUCache
 from sparkcache.errors import SourceError
 from sparkcache_pulsar import names
 from sparkcache_pulsar.forms import STREAMING
-from sparkcache_pulsar.index import parse_index
+from sparkcache_pulsar.index import METADATA_OFFSET, parse_index
 from sparkcache_pulsar.mapfile import read_map_file
 from sparkcache_pulsar.names import FileKey, Key, SegmentKey
 from sparkcache_pulsar.segments import parse_segment
@@ -137,8 +137,15 @@ def _read_upload(
 
 def _read_index(key: Key, topic: str | None, stored: StoredObject) -> _Indexed:
     index = parse_index(stored.id.uri, stored.data)
-    if index.managed_ledger is not None:
-        topic = names.of_managed_ledger(index.managed_ledger) or topic
+    named = names.of_managed_ledger(index.managed_ledger or "")
+    if named and topic and named != topic:
+        raise SourceError(
+            stored.id.uri,
+            offset=METADATA_OFFSET,
+            expected=f"a ledger of {topic}, as {TOPIC_KEY} says",
+            found=f"one of {named}",
+        )
+    topic = named or topic
     if topic is None:
         _log.warning("%s does not say whose ledger it is: left out", stored.id.uri)
     upload = Upload(key.ledger, key.uuid, topic, index.extents)
@@ -184,7 +191,8 @@ def _read_file(
         named = names.of_managed_ledger(file.managed_ledger or "")
         if named and topic and named != topic:
             expected = f"a ledger of {topic}, as the folder is named"
-            fault = SourceError(data.uri, expected=expected, found=f"one of {named}")
+            found = f"one of {named}"
+            fault = SourceError(data.uri, offset=0, expected=expected, found=found)
             return [Upload(key.ledger, key.uuid, topic, data=data, fault=fault)]
         topic = named or topic
         upload = Upload(

@@ -241,6 +241,8 @@ def test_messages_that_compaction_has_emptied() -> None:
         pytest.param([0, 1], 2, [0, 1], id="all are listed"),
         pytest.param([0, 1, 2, 3], 4, None, id="more than are there"),
         pytest.param([1, 4], 4, None, id="an index beyond the batch"),
+        pytest.param([1, 1], 4, None, id="an index that comes twice"),
+        pytest.param([0, 2**31], 2**32, None, id="an index that is no int32"),
         pytest.param([0, -1], 4, None, id="a negative index"),
         pytest.param([0, 1, 2], 4, None, id="another number of messages"),
     ],
@@ -393,6 +395,11 @@ SOUND = b"\0\0\0\x0a" + bytes_field(1, b"p") + b"\x10\x00\x18\x80\x80\x01"
             id="a batch of very many messages",
         ),
         pytest.param(
+            batch(*[Message()] * 3000, producer_name="p" * 50_000).encode(),
+            "bytes of rows, found 50000 bytes for each of 3000 messages",
+            id="a name that would be much more than all stored bytes",
+        ),
+        pytest.param(
             odd(b"no batch", varint_field(11, 1)),
             "a chain of lengths that differs",
             id="no batch",
@@ -506,3 +513,14 @@ def test_an_entry_that_is_larger_than_a_batch_is_cut() -> None:
     ((_, decoded),) = decoded_runs(CONNECTOR, store(entries), TOPIC, batch_bytes=2_000)
     assert [len(one) for one in decoded.batches] == [20] * 5
     assert pa.Table.from_batches(decoded.batches).num_rows == 100
+
+
+def test_what_a_run_becomes_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each entry may become much; all of them together would not fit."""
+    monkeypatch.setattr(codecs, "MAX_RUN_BYTES", 1 << 20)
+    monkeypatch.setattr(codecs, "MAX_RUN_RATIO", 1)
+    entries = [single(Message(bytes(300_000)), codec=Codec.ZSTD)] * 10
+    found, losses = read(*entries)
+    assert [row["__entryId"] for row in found] == [0, 1, 2, 3, 4, 5]  # by threes
+    assert [(loss.first, loss.last) for loss in losses] == [(6, 9)]
+    assert "expected a run that fits into memory" in str(losses[0])

@@ -9,7 +9,7 @@ import pytest
 
 from sparkcache import testing
 from sparkcache.errors import ConfigError, SourceError
-from sparkcache.testing import MemoryStorage
+from sparkcache.testing import MemoryStorage, read_topic
 from sparkcache_pulsar import PulsarConnector
 from sparkcache_pulsar.testing import (
     Entry,
@@ -270,3 +270,27 @@ def test_an_unknown_topic() -> None:
 def test_an_empty_bucket() -> None:
     with pytest.raises(ConfigError, match="there is none at all"):
         discover(MemoryStorage())
+
+
+def test_an_index_and_its_user_metadata_that_name_two_topics() -> None:
+    """One of them was damaged: the ledger must not be missed in silence."""
+    data, index = objects()
+    storage = MemoryStorage()
+    put(storage, data)
+    metadata = {**index.metadata, "managedledgername": "shop/eu/persistent/returns"}
+    storage.put(index.key, index.data, metadata)
+    with pytest.raises(SourceError, match=f"a ledger of {OTHER}, .* one of {TOPIC}"):
+        discover(storage, OTHER)
+
+
+def test_an_index_that_says_too_early_where_a_ledger_ends() -> None:
+    """Nothing that reads by the index would come upon the entries behind it."""
+    data, index = ledger_objects(TOPIC, 7, ENTRIES)
+    short = index_object(len(data.data), [(0, 0)], ledger_metadata(TOPIC, ENTRIES[:3]))
+    storage = MemoryStorage()
+    put(storage, data)
+    put(storage, index, short)
+    rows, losses = read_topic(PulsarConnector(), storage, TOPIC)
+    assert [row["__entryId"] for row in rows] == [0, 1, 2]
+    assert [(loss.first, loss.last) for loss in losses] == [(3, 4)]
+    assert "expected entry 2 to be the last" in str(losses[0])

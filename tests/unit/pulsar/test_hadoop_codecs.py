@@ -90,6 +90,13 @@ def test_streams_may_follow_each_other(codec: str, compress: object) -> None:
     assert hadoop_codecs.decompress(name(codec), stored, 7) == b"one two"
 
 
+@pytest.mark.parametrize("codec", ["Default", "Gzip", "BZip2"])
+def test_there_are_not_very_many_streams(codec: str) -> None:
+    """Time would grow with the square of their number."""
+    with pytest.raises(CodecError, match="more than 1024 streams"):
+        hadoop_codecs.decompress(name(codec), COMPRESS[codec](b"") * 1025, 7)
+
+
 @pytest.mark.parametrize("codec", ["Default", "Gzip", "BZip2", "ZStandard"])
 def test_a_bomb_is_not_unfolded(codec: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hadoop_codecs, "MAX_BYTES", 1 << 20)

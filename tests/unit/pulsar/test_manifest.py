@@ -78,6 +78,9 @@ def test_both_commands_are_understood(
         '{"ledgers": [{}]}',
         '{"ledgers": [{"ledgerId": "7"}]}',
         '{"ledgers": [{"ledgerId": -7}]}',
+        '{"ledgers": [{"ledgerId": true}]}',
+        '{"ledgers": [{"ledgerId": 9223372036854775808}]}',
+        '{"ledgers": [{"ledgerId": 7, "entries": false}]}',
         '{"ledgers": [{"ledgerId": 7, "entries": -1}]}',
         '{"ledgers": [{"ledgerId": 7, "entries": 1.5}]}',
         '{"a":' * 100_000,
@@ -244,3 +247,13 @@ def test_where_subscriptions_stand(cursors: dict[str, object]) -> None:
 def test_cursors_that_are_none(text: str) -> None:
     with pytest.raises(ConfigError, match="give the JSON"):
         read_cursors(text)
+
+
+def test_how_many_entries_are_lost_with_an_index_the_manifest_says() -> None:
+    storage = store(ENTRIES, ledger=5)
+    index = ledger_objects(TOPIC, 5, ENTRIES)[1]
+    storage.put(index.key, b"", index.metadata)
+    options = manifest(5, isOffloaded=True, entries=len(ENTRIES))
+    options["failOnDataLoss"] = "false"
+    (loss,) = discover(CONNECTOR, storage, TOPIC, options).losses
+    assert (loss.ledger, loss.first, loss.last) == (5, 0, len(ENTRIES) - 1)

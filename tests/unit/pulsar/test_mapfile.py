@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from sparkcache.errors import SourceError
 from sparkcache.model import Extent, Ledger, ObjectId, Run
 from sparkcache.testing import MemoryStorage, discover, read_topic
-from sparkcache_pulsar import PulsarConnector, mapfile
+from sparkcache_pulsar import PulsarConnector, codecs, mapfile
 from sparkcache_pulsar.mapfile import MapFile, read_map_file
 from sparkcache_pulsar.records import OneRun
 from sparkcache_pulsar.testing import Entry, Message, ledger_metadata
@@ -493,3 +493,17 @@ def test_objects_are_found_by_their_version() -> None:
     store_files(storage, map_file(ENTRIES[:3], Format("record")))
     assert read(storage) == (VALUES[:3], [])
     assert isinstance(storage.get(f"memory://bucket/{folder()}/data").id, ObjectId)
+
+
+@pytest.mark.parametrize("format_", [Format("record"), Format("block", per_block=1)])
+def test_what_a_run_becomes_is_bounded(
+    format_: Format, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(codecs, "MAX_RUN_BYTES", 1 << 20)
+    monkeypatch.setattr(codecs, "MAX_RUN_RATIO", 1)
+    entry = Entry((Message(bytes(300_000)),)).encode()
+    storage = store_files(MemoryStorage(), map_file([entry] * 10, format_))
+    values, losses = read(storage, 1 << 20)
+    assert len(values) == 4
+    assert [(loss.first, loss.last) for loss in losses] == [(4, 9)]
+    assert "expected a run that fits into memory" in str(losses[0])

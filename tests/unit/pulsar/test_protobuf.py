@@ -159,3 +159,29 @@ def test_arbitrary_bytes_stay_within_their_lanes(messages: list[bytes]) -> None:
 def test_nothing() -> None:
     table, data = parse_all([])
     assert as_lists(table, data, 0) == []
+
+
+def test_unknown_fields_take_a_step_for_all_lanes_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One for each number would be as many steps as lanes, each looking at all."""
+    monkeypatch.setattr(protobuf, "MAX_WORK", 10 << 16)
+    lanes = [
+        (varint_field if number % 2 else fixed)(100 + number, 7)
+        + varint_field(NUMBER, number)
+        for number in range(1000)
+    ]
+    table, _ = parse_all(lanes)
+    assert not table.bad.any()
+    assert table.numbers[NUMBER].value.tolist() == list(range(1000))
+
+
+def fixed(number: int, value: int) -> bytes:
+    return varint(number << 3 | 1) + value.to_bytes(8, "little")
+
+
+def test_what_takes_too_many_steps_is_bad(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protobuf, "MAX_WORK", 10 << 16)
+    fields = [varint_field(NUMBER, 1), varint_field(NUMBERS, 1)]
+    table, _ = parse_all([fields[0], b"".join(fields * 9), bytes_field(RANGES, b"")])
+    assert table.bad.tolist() == [False, True, True]

@@ -94,7 +94,7 @@ def replaced(old: bytes, new: bytes) -> bytes:
         ),
         pytest.param(
             replaced(b"\0\0\0\1\3who", b"\x7f\xff\xff\xff\3who"),
-            "metadata",
+            "up to 4096 pairs of metadata",
             id="much metadata",
         ),
         pytest.param(b"SEQ\6\x87\x10", "found -17", id="a negative length"),

@@ -335,3 +335,28 @@ def test_an_end_that_cannot_be_found_is_told_when_it_is_read() -> None:
     assert values == entries(5, 0, 3)
     assert [(loss.first, loss.last) for loss in losses] == [(3, 5)]
     assert "a frame of entry 7" in losses[0].found
+
+
+def test_what_a_gap_and_a_broken_segment_have_in_common_is_lost_once() -> None:
+    storage = MemoryStorage()
+    key = store_segment(storage, [numbered(5, 0, 3)], {5: 6})
+    store_segment(storage, [numbered(5, 3, 6)], {5: 6}, seed=1)
+    storage.remove(key)
+    options = manifest(5, isOffloaded=True, entries=6)
+    (loss,) = discover(storage, {**options, **LENIENT}).losses
+    assert (loss.first, loss.last) == (0, 2)
+    assert key in loss.uri
+
+
+def test_a_block_of_which_the_end_is_not_known_hides_no_segment_behind_it() -> None:
+    """By its index it might have all entries that are left."""
+    storage = MemoryStorage()
+    blocks = [numbered(5, 0, 3), numbered(5, 3, 4, padding=99)]
+    key = store_segment(storage, blocks, {5: 6})
+    store_segment(storage, [numbered(5, 4, 6)], {5: 6}, seed=1)
+    data = bytearray(storage.get(f"memory://bucket/{key}").data)
+    data[len(blocks[0].encode())] ^= 1
+    storage.put(key, bytes(data), {"s3managedledgeroffloaderformatversion": "1"})
+    values, losses = read(storage, {**manifest(5), **LENIENT})
+    assert values == entries(5, 0, 3) + entries(5, 4, 6)
+    assert [(loss.first, loss.last) for loss in losses] == [(3, 3)]
