@@ -294,6 +294,12 @@ class Coverage:
         monitoring: Any = sys.monitoring  # type: ignore[attr-defined]
         return monitoring.DISABLE
 
+    def close(self) -> None:
+        if sys.version_info >= (3, 12):
+            monitoring: Any = sys.monitoring
+            monitoring.set_events(self._TOOL, 0)
+            monitoring.free_tool_id(self._TOOL)
+
     def is_new(self, found: Found) -> bool:
         new = (self._new | found.signature()) - self.seen
         self._new.clear()
@@ -319,4 +325,5 @@ def campaign(seconds: float, seed: int = 0) -> tuple[int, int, list[tuple[Case, 
                 corpus.append(case)
         except Exception as error:
             failed.append((case, f"{type(error).__name__}: {error}"))
+    coverage.close()
     return cases, len(coverage.seen), failed
