@@ -20,6 +20,7 @@ import google_crc32c
 from sparkcache_pulsar.testing import Codec, bytes_field, varint, varint_field
 
 from .fuzz_topics import (
+    COUNTS,
     FILES,
     INDEX_HEADER_BYTES,
     LAYOUTS,
@@ -71,7 +72,9 @@ class Damaged:
         harmed: Entries that may be lost.
         changed: Entries whose bytes are others now; None if they cannot be found.
         vague: Ledgers that may be given up without saying how many entries they have.
-        unfinished: Ledgers of which the index ends before it says anything.
+        untold: Entries that may be missing without a word. An index that ends before it
+            says anything looks like that of an unfinished upload; one of a segment may
+            say that a ledger has less entries than it has.
         free: Entries that may have become any others, if nothing is there to tell.
 
     """
@@ -81,7 +84,7 @@ class Damaged:
     harmed: set[tuple[int, int]] = field(default_factory=set)
     changed: dict[tuple[int, int], bytes | None] = field(default_factory=dict)
     vague: set[int] = field(default_factory=set)
-    unfinished: set[int] = field(default_factory=set)
+    untold: set[tuple[int, int]] = field(default_factory=set)
     free: set[tuple[int, int]] = field(default_factory=set)
 
 
@@ -125,15 +128,19 @@ def _compare(
     new = damaged.objects.get(name)
     of_data = objects[re.sub(r"-index$", "", re.sub("/index$", "/data", name))]
     ledgers = {ledger for region in of_data.regions for ledger, _ in region.harmed}
+    if layout.startswith("streaming") and not original.regions:
+        ledgers = set(COUNTS)  # it can say of any that it has them
+    all_of_them = {place for place in damaged.entries if place[0] in ledgers}
     if new is None or not original.regions or len(new.data) != len(original.data):
         if new is None or new != original:
-            damaged.harmed |= {one for one in damaged.entries if one[0] in ledgers}
+            damaged.harmed |= all_of_them
             damaged.vague |= ledgers
-            if layout in FILES and new and len(new.data) <= INDEX_HEADER_BYTES:
-                damaged.unfinished |= ledgers
+            is_short = new is not None and len(new.data) <= INDEX_HEADER_BYTES
+            if layout == "streaming" or (layout in FILES and is_short):
+                damaged.untold |= all_of_them
         return
     if new.metadata != original.metadata:
-        damaged.harmed |= {one for one in damaged.entries if one[0] in ledgers}
+        damaged.harmed |= all_of_them
         damaged.vague |= ledgers
     for region in original.regions:
         now = new.data[region.start : region.end]

@@ -11,8 +11,9 @@
 What no reader can tell is not asked for. Entries without a checksum, and all that a
 broker puts in front of it, are whatever their bytes say. An index has no checksum, so
 what it says wrongly may cost entries, which are told, or add some, which are told too.
-An index that cannot be read does not say how many entries are lost with it, and one of
-a file that is empty is that of an upload which was not finished.
+An index that cannot be read does not say how many entries are lost with it, unless a
+manifest does. One of a file that is empty is that of an upload which was not finished.
+One of a segment without a manifest may be wrong about how many entries a ledger has.
 """
 
 from __future__ import annotations
@@ -213,7 +214,7 @@ def _is_given_up(damaged: Damaged, found: Found, place: tuple[int, int]) -> bool
     ledger = place[0]
     if ledger not in damaged.vague or place in found.rows:
         return False
-    if ledger in damaged.unfinished and ledger not in found.ledgers:
+    if place in damaged.untold:
         return True
     known = {number for number, _ in damaged.entries}
     return any(
@@ -293,6 +294,12 @@ class Coverage:
         monitoring: Any = sys.monitoring  # type: ignore[attr-defined]
         return monitoring.DISABLE
 
+    def close(self) -> None:
+        if sys.version_info >= (3, 12):
+            monitoring: Any = sys.monitoring
+            monitoring.set_events(self._TOOL, 0)
+            monitoring.free_tool_id(self._TOOL)
+
     def is_new(self, found: Found) -> bool:
         new = (self._new | found.signature()) - self.seen
         self._new.clear()
@@ -318,4 +325,5 @@ def campaign(seconds: float, seed: int = 0) -> tuple[int, int, list[tuple[Case, 
                 corpus.append(case)
         except Exception as error:
             failed.append((case, f"{type(error).__name__}: {error}"))
+    coverage.close()
     return cases, len(coverage.seen), failed

@@ -36,7 +36,8 @@ CASES = 60  # of each layout, in every run of the tests
 
 def told(failed: list[tuple[Case, str]]) -> str:
     return "\n".join(
-        f"FUZZ_CASE={case} python -m pytest {__file__} -k again\n  {what}"
+        f"FUZZ_CASE={case} python -m pytest tests/unit/pulsar/test_fuzz.py -k again\n"
+        f"  {what}"
         for case, what in failed
     )
 

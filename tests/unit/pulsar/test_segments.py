@@ -75,46 +75,44 @@ def changed(at: int, format_: str, value: int) -> bytes:
         pytest.param(GOOD[:-1], AT_5, "bytes are left", id="cut in a block"),
         pytest.param(GOOD[: AT_5 + 5], AT_5, "0 bytes are left", id="cut in a ledger"),
         pytest.param(GOOD + b"x", len(GOOD), "0 bytes are left", id="longer"),
-        pytest.param(
-            changed(8, ">q", 2000), None, "ascending", id="no room at the end"
-        ),
-        pytest.param(changed(8, ">q", -1), None, "ascending", id="negative length"),
+        pytest.param(changed(8, ">q", 2000), 24, "ascending", id="no room at the end"),
+        pytest.param(changed(8, ">q", -1), 24, "ascending", id="negative length"),
         pytest.param(
             segment_index(3000, [(5, INFO_5, [(0, 10)])]),
-            None,
+            24,
             "at byte 0",
             id="offset",
         ),
         pytest.param(
             segment_index(3000, [(5, INFO_5, [(4, 0), (2, 900)])]),
-            None,
+            24,
             "ascending",
             id="entries descend",
         ),
         pytest.param(
             segment_index(3000, [(5, INFO_5, [(4, 0)]), (6, INFO_6, [(0, 0)])]),
-            None,
+            24,
             "ascending",
             id="two blocks in one place",
         ),
         pytest.param(
-            segment_index(3000, [(5, INFO_5, [(-1, 0)])]), None, "ascending", id="first"
+            segment_index(3000, [(5, INFO_5, [(-1, 0)])]), 24, "ascending", id="first"
         ),
         pytest.param(
             segment_index(3000, [(5, INFO_5, [(10, 0)])]),
-            None,
+            24,
             "ascending",
             id="behind",
         ),
         pytest.param(
             segment_index(400, [(5, INFO_5, [(0, 0)]), (6, INFO_6, [(0, 200)])]),
-            None,
+            24,
             "room for their entries, found entries 0 to 9 of ledger 5",
             id="more entries than fit",
         ),
     ],
 )
-def test_what_is_inconsistent(data: bytes, offset: int | None, message: str) -> None:
+def test_what_is_inconsistent(data: bytes, offset: int, message: str) -> None:
     with pytest.raises(SourceError, match=message) as error:
         parse_segment("u", data)
     assert (error.value.uri, error.value.offset) == ("u", offset)
