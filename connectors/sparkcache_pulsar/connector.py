@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sparkcache_pulsar import discovery, frames, manifest, names, records, schemas
+from sparkcache_pulsar import (
+    discovery,
+    frames,
+    manifest,
+    names,
+    reading,
+    records,
+    schemas,
+)
 from sparkcache_pulsar.decode import decode
+from sparkcache_pulsar.encryption import given as encryption
 from sparkcache_pulsar.forms import form_of, without_form
 from sparkcache_pulsar.sequencefile import Layout
-from sparkcache_pulsar.values import values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -29,7 +37,7 @@ class PulsarConnector:
     """Topics of Apache Pulsar, offloaded to object stores or to files."""
 
     name = "pulsar"
-    option_names = schemas.OPTION_NAMES | {manifest.OPTION}
+    option_names = schemas.OPTION_NAMES | encryption.OPTION_NAMES | {manifest.OPTION}
 
     def __repr__(self) -> str:
         return "PulsarConnector()"
@@ -39,13 +47,12 @@ class PulsarConnector:
         return names.full_name(topic)
 
     def decoding(self, options: Mapping[str, str]) -> str:
-        """Return the schema of values, and what becomes of those that do not match."""
-        found = schemas.decoding(options)
-        return "" if found is None else found.to_text()
+        """Return the schema of values, and how payloads are decrypted."""
+        return reading.decoding(options)
 
     def schema(self, decoding: str) -> pa.Schema:
         """Return the columns, spelled as the Pulsar connector for Spark does."""
-        return values(without_form(decoding)).schema
+        return reading.reading(without_form(decoding)).schema
 
     def entry_columns(self) -> tuple[str, str]:
         """Return the names of the columns that hold ledger and entry id."""

@@ -2,6 +2,7 @@
 
     records     -> frames       where they are not stored as such  unfolding.py
     frames      -> entries      envelope, checksum, metadata       entries.py
+    payloads    -> payloads     decrypted, if they have to be      encryption/
     payloads    -> one buffer   decompressed                       payloads.py
     batches     -> messages     a row each, as places in it        unbatching.py
     places      -> columns      copied together by Arrow           columns.py
@@ -19,16 +20,18 @@ import pyarrow as pa
 from sparkcache.connector import DecodedRun
 from sparkcache.model import Loss
 from sparkcache_pulsar.columns import envelope
+from sparkcache_pulsar.encryption.column import column
+from sparkcache_pulsar.encryption.decrypting import decrypt
 from sparkcache_pulsar.entries import read_entries
 from sparkcache_pulsar.faults import Faults
 from sparkcache_pulsar.forms import form_of, without_form
 from sparkcache_pulsar.frames import Walk
 from sparkcache_pulsar.payloads import unpack
+from sparkcache_pulsar.reading import reading
 from sparkcache_pulsar.sequencefile import Layout
 from sparkcache_pulsar.splitting import END
 from sparkcache_pulsar.unbatching import find_messages
 from sparkcache_pulsar.unfolding import Unfolded, unfold
-from sparkcache_pulsar.values import values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,17 +51,20 @@ def decode(ledger: Ledger, raw: RawRun, batch_bytes: int) -> DecodedRun:
         faults.add(entry, *fault)
     batches: list[pa.RecordBatch] = []
     if cut.starts:
-        of_values = values(without_form(ledger.decoding))
+        how = reading(without_form(ledger.decoding))
         entries = read_entries(cut.data, cut.starts, faults)
+        sealed = decrypt(entries, how.decryption, faults)
         for lanes in entries.groups(min(batch_bytes, _MAX_GROUP_BYTES)):
             payloads = unpack(entries, lanes, faults)
             messages = find_messages(entries, payloads, faults)
             if not len(messages.entry):
                 continue
-            messages, last = of_values.of(messages, faults)
+            messages, last = how.values.of(messages, faults)
             if len(messages.entry):
                 columns = envelope(ledger, raw.run.first, entries, messages) + last
-                batch = pa.RecordBatch.from_arrays(columns, schema=of_values.schema)
+                if how.decryption.consume:
+                    columns.append(column(sealed, messages.entry))
+                batch = pa.RecordBatch.from_arrays(columns, schema=how.schema)
                 batches.extend(_pieces(batch, batch_bytes))
     losses = faults.losses(ledger, raw.run, cut.offsets) + raw.losses
     if cut.end is not None and not raw.losses:

@@ -89,6 +89,7 @@ class Entry:
         batched: Whether they are a batch, even of one.
         broker: Time and index that the broker put in front; None if it did not.
         extra_metadata: Fields of MessageMetadata to append as they are.
+        seal: What becomes of the payload last; encryption, say.
 
     """
 
@@ -104,6 +105,7 @@ class Entry:
     txn: tuple[int, int] | None = None
     marker: int | None = None
     extra_metadata: bytes = b""
+    seal: Callable[[bytes], bytes] = bytes
 
     def encode(self) -> bytes:
         """Return the entry's bytes."""
@@ -112,9 +114,8 @@ class Entry:
         else:
             payload = self.messages[0].value or b""
         metadata = self._metadata(len(payload))
-        body = b"".join(
-            (len(metadata).to_bytes(4, "big"), metadata, self.codec.compress(payload))
-        )
+        payload = self.seal(self.codec.compress(payload))
+        body = b"".join((len(metadata).to_bytes(4, "big"), metadata, payload))
         head = b""
         if self.broker is not None:
             time_ms, index = self.broker

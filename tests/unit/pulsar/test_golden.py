@@ -2,7 +2,8 @@
 
 `tests/golden/pulsar/` has `objects/`, as they lay in the bucket, `metadata.json`, their
 user metadata by key, and `expected/`, one message a line for each topic. What has
-`-later` in its name is not read yet; `-streaming` and `-filesystem` are other formats.
+`-later` in its name takes more than to read it; `-streaming` and `-filesystem` are
+other formats.
 """
 
 from __future__ import annotations
@@ -186,9 +187,36 @@ def test_our_writer_makes_what_the_broker_does(name: str) -> None:
         assert data.data == storage.get(found.ledger.object.uri).data
 
 
+ENCRYPTED = "persistent://public/later/encrypted"
+PRIVATE_KEY = GOLDEN / "keys" / "test-only-private.pem"
+
+
+@pytest.mark.parametrize("run_bytes", [1, 1000, 1 << 20])
+@pytest.mark.parametrize(
+    "private_key",
+    [
+        pytest.param(str(PRIVATE_KEY), id="a path"),
+        pytest.param(PRIVATE_KEY.as_uri(), id="a URI"),
+        pytest.param(json.dumps({"golden-key": str(PRIVATE_KEY)}), id="by name"),
+    ],
+)
+def test_messages_that_were_encrypted(private_key: str, run_bytes: int) -> None:
+    rows, losses = read_topic(
+        PulsarConnector(),
+        bucket("-later"),
+        ENCRYPTED,
+        {"privateKey": private_key},
+        run_bytes=run_bytes,
+    )
+    require_as_read_by_pulsar(rows, losses, "expected-later/encrypted")
+
+
 @pytest.mark.parametrize("name", LATER)
 def test_what_we_cannot_read_yet_is_told(name: str) -> None:
-    """Chunked and encrypted messages are losses; transactions are told, not judged."""
+    """Chunked messages are losses, and so are encrypted ones without a private key.
+
+    Transactions are told, not judged.
+    """
     lines = (GOLDEN / "expected-later" / f"{name}.jsonl").read_text().splitlines()
     expected = [json.loads(line) for line in lines]
     storage = bucket("-later")
