@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 PARAMETER_BYTES = 12
 TAG_BYTES = 16
 
+MAX_ENCRYPTED_KEY_BYTES = 4096
+"""An RSA key of 16,384 bits makes half of it. What is longer is not worth remembering.
+"""
+
 _NAME, _VALUE = 1, 2
 _KEY_FIELDS = {_NAME: Kind.RANGE, _VALUE: Kind.RANGE}
 _MAX_NAMES, _MAX_NAME = 5, 60  # in a message
@@ -77,6 +81,8 @@ class _DataKeys:
         require_cryptography()
         from sparkcache_pulsar.encryption.private_keys import KeyFile, open_data_key
 
+        if len(data) > MAX_ENCRYPTED_KEY_BYTES:
+            return None
         if path not in self._files:
             self._files[path] = KeyFile.at(path)
         return open_data_key(self._files[path], data)

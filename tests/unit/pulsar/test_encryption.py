@@ -411,6 +411,14 @@ def test_a_data_key_of_no_use_is_no_key() -> None:
     assert "which it is not encrypted for" in str(losses[0])
 
 
+def test_what_is_too_long_to_be_a_data_key_is_not_remembered() -> None:
+    open_data_key.cache_clear()
+    long = key_field(b"key", bytes(1 << 20))
+    _, losses = read(replace(SINGLE, extra_metadata=long))
+    assert "which it is not encrypted for" in str(losses[0])
+    assert open_data_key.cache_info().currsize == 0
+
+
 def test_consumed_as_it_is() -> None:
     """As ConsumerCryptoFailureAction.CONSUME: a batch is a message as well."""
     written = [
