@@ -63,12 +63,19 @@ _CODECS: Mapping[int, tuple[str, Callable[..., int]]] = {
 }
 
 
+def name(codec: int) -> str:
+    """Return what Pulsar calls a codec; of one that is unknown, the number."""
+    if codec == NONE:
+        return "NONE"
+    return _CODECS[codec][0] if codec in _CODECS else str(codec)
+
+
 def decompress(codec: int, source: Bytes, target: Bytes) -> tuple[str, str] | None:
     """Fill `target` exactly; otherwise return what was expected and found."""
     if codec not in _CODECS:
         return f"a codec of {NONE} to {max(_CODECS)}", f"{codec}"
-    name, decompress_into = _CODECS[codec]
-    expected = f"{len(source)} bytes of {name} that become {len(target)}"
+    called, decompress_into = _CODECS[codec]
+    expected = f"{len(source)} bytes of {called} that become {len(target)}"
     try:
         written = decompress_into(source.data, target.data)
     except (cramjam.DecompressionError, zlib.error) as error:

@@ -9,16 +9,17 @@ from sparkcache_pulsar import (
     isolation,
     manifest,
     names,
+    reading,
     records,
     schemas,
     times,
 )
 from sparkcache_pulsar.decode import decode
 from sparkcache_pulsar.discovery import Catalog
+from sparkcache_pulsar.encryption import given as encryption
 from sparkcache_pulsar.forms import form_of, without_form
 from sparkcache_pulsar.resolver import Resolver
 from sparkcache_pulsar.sequencefile import Layout
-from sparkcache_pulsar.values import values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -39,11 +40,11 @@ class PulsarConnector:
     """Topics of Apache Pulsar, offloaded to object stores or to files."""
 
     name = "pulsar"
-    option_names = schemas.OPTION_NAMES | {
-        manifest.OPTION,
-        isolation.OPTION,
-        times.OPTION,
-    }
+    option_names = (
+        schemas.OPTION_NAMES
+        | encryption.OPTION_NAMES
+        | {manifest.OPTION, isolation.OPTION, times.OPTION}
+    )
 
     def __repr__(self) -> str:
         return "PulsarConnector()"
@@ -53,16 +54,13 @@ class PulsarConnector:
         return names.full_name(topic)
 
     def decoding(self, options: Mapping[str, str]) -> str:
-        """Return the schema of values, and which messages are wanted."""
+        """Return the schema of values, which messages are wanted, and decryption."""
         times.skew_us(options)
-        found = schemas.decoding(options)
-        return isolation.with_isolation(
-            isolation.isolation_of(options), "" if found is None else found.to_text()
-        )
+        return reading.decoding(options)
 
     def schema(self, decoding: str) -> pa.Schema:
         """Return the columns, spelled as the Pulsar connector for Spark does."""
-        return values(without_form(decoding)).schema
+        return reading.reading(without_form(decoding)).schema
 
     def entry_columns(self) -> tuple[str, str]:
         """Return the names of the columns that hold ledger and entry id."""

@@ -2,6 +2,7 @@
 
     records     -> frames       where they are not stored as such  unfolding.py
     frames      -> entries      envelope, checksum, metadata       entries.py
+    payloads    -> payloads     decrypted, if they have to be      encryption/
     payloads    -> one buffer   decompressed                       payloads.py
     batches     -> messages     a row each, as places in it        unbatching.py
     places      -> columns      copied together by Arrow           columns.py
@@ -21,16 +22,19 @@ from sparkcache.connector import DecodedRun
 from sparkcache.model import Loss
 from sparkcache_pulsar import codecs, parts
 from sparkcache_pulsar.columns import envelope
+from sparkcache_pulsar.encryption.column import column
+from sparkcache_pulsar.encryption.decrypting import decrypt
 from sparkcache_pulsar.entries import read_entries
 from sparkcache_pulsar.faults import Faults
 from sparkcache_pulsar.forms import form_of, without_form
 from sparkcache_pulsar.frames import Walk
+from sparkcache_pulsar.isolation import STATE, Isolation
 from sparkcache_pulsar.payloads import unpack
+from sparkcache_pulsar.reading import reading
 from sparkcache_pulsar.sequencefile import Layout
 from sparkcache_pulsar.splitting import END
 from sparkcache_pulsar.unbatching import find_messages
 from sparkcache_pulsar.unfolding import Unfolded, unfold
-from sparkcache_pulsar.values import values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,9 +54,10 @@ def decode(ledger: Ledger, raw: RawRun, batch_bytes: int) -> DecodedRun:
         faults.add(entry, *fault)
     batches: list[pa.RecordBatch] = []
     if cut.starts:
-        of_values = values(without_form(ledger.decoding))
+        how = reading(without_form(ledger.decoding))
         entries = read_entries(cut.data, cut.starts, faults)
-        depends, schema = parts.has_parts(entries), of_values.schema
+        sealed = decrypt(entries, how.decryption, faults)
+        depends, schema = parts.has_parts(entries), how.schema
         if depends:
             schema = pa.schema([*schema, *parts.COLUMNS])
         size_bytes, most_bytes = 0, codecs.most_of_run(len(raw.data))
@@ -66,11 +71,16 @@ def decode(ledger: Ledger, raw: RawRun, batch_bytes: int) -> DecodedRun:
                 continue
             if depends:
                 parts.without_values(entries, messages)
-            messages, last = of_values.of(messages, faults)
+            messages, of_values = how.values.of(messages, faults)
             if len(messages.entry):
+                columns = envelope(ledger, raw.run.first, entries, messages)
+                if how.isolation is Isolation.UNCOMMITTED:
+                    columns.append(pa.nulls(len(messages.entry), STATE.type))
+                columns += of_values
+                if how.decryption.consume:
+                    columns.append(column(sealed, messages.entry))
                 if depends:
-                    last += parts.columns(entries, messages, cut.offsets)
-                columns = envelope(ledger, raw.run.first, entries, messages) + last
+                    columns += parts.columns(entries, messages, cut.offsets)
                 batch = pa.RecordBatch.from_arrays(columns, schema=schema)
                 batches.extend(_pieces(batch, batch_bytes))
                 size_bytes += batch.nbytes

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 BROKER_TIMESTAMP, BROKER_INDEX = 1, 2
 PRODUCER_NAME, SEQUENCE_ID, PUBLISH_TIME, PROPERTIES = 1, 2, 3, 4
 PARTITION_KEY, COMPRESSION, UNCOMPRESSED_SIZE, MESSAGES_IN_BATCH = 6, 8, 9, 11
-EVENT_TIME, ENCRYPTION_KEYS, SCHEMA_VERSION, KEY_IS_BASE64 = 12, 13, 16, 17
+EVENT_TIME, ENCRYPTION_KEYS, ENCRYPTION_ALGORITHM, ENCRYPTION_PARAM = 12, 13, 14, 15
+SCHEMA_VERSION, KEY_IS_BASE64 = 16, 17
 REPLICATED_FROM, DELIVER_AT = 5, 19
 ORDERING_KEY, MARKER_TYPE, TXN_LEAST_BITS, TXN_MOST_BITS = 18, 20, 22, 23
 NULL_VALUE, UUID, CHUNKS, CHUNKS_BYTES, CHUNK_ID = 25, 26, 27, 28, 29
@@ -56,6 +57,8 @@ _FIELDS = {
     MESSAGES_IN_BATCH: Kind.NUMBER,
     EVENT_TIME: Kind.NUMBER,
     ENCRYPTION_KEYS: Kind.RANGES,
+    ENCRYPTION_ALGORITHM: Kind.RANGE,
+    ENCRYPTION_PARAM: Kind.RANGE,
     SCHEMA_VERSION: Kind.RANGE,
     KEY_IS_BASE64: Kind.NUMBER,
     ORDERING_KEY: Kind.RANGE,
@@ -229,10 +232,6 @@ def _check_metadata(table: Table, faults: Faults) -> None:
     complete &= table.numbers[PUBLISH_TIME].present
     broken = np.flatnonzero(faults.sound & ~complete)
     faults.add_all(broken, "message metadata", "bytes that do not parse as such")
-    encrypted = np.zeros(len(table.bad), np.bool_)
-    encrypted[table.repeated[ENCRYPTION_KEYS].lane] = True
-    found = "an encrypted one (encryption_keys are set), which cannot be read yet"
-    faults.add_all(np.flatnonzero(faults.sound & encrypted), "a plain message", found)
     chunks, chunk_id = table.numbers[CHUNKS].signed, table.numbers[CHUNK_ID].signed
     size = table.numbers[CHUNKS_BYTES].signed
     named = table.ranges[UUID].present & (chunk_id >= 0) & (chunk_id < chunks)

@@ -20,8 +20,8 @@ from sparkcache_pulsar.chunks import Chunks, put_together
 from sparkcache_pulsar.faults import DamagedMessageError
 from sparkcache_pulsar.isolation import STATE, Isolation, State
 from sparkcache_pulsar.message_ids import chunked
+from sparkcache_pulsar.reading import reading
 from sparkcache_pulsar.transactions import Transactions
-from sparkcache_pulsar.values import values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,7 +43,9 @@ class Resolver:
     """
 
     def __init__(self, decoding: str, neighbours: Neighbours) -> None:
-        self._values = values(decoding)
+        how = reading(decoding)
+        self._values = how.values
+        self._isolation = how.isolation
         self._chunks = Chunks(neighbours.before)
         self._transactions = Transactions(neighbours.behind)
         self._undecided = 0
@@ -73,7 +75,7 @@ class Resolver:
         states = self._states(key, batch)
         wanted = self._are_wanted(batch, states)
         rows = batch.select(range(batch.num_columns - len(parts.COLUMNS)))
-        if self._values.isolation is Isolation.UNCOMMITTED:
+        if self._isolation is Isolation.UNCOMMITTED:
             place = rows.schema.get_field_index(STATE.name)
             rows = rows.set_column(place, STATE, states)
         for before, behind in pairwise([-1, *chunks.tolist(), len(batch)]):
@@ -113,7 +115,7 @@ class Resolver:
     def _are_wanted(self, batch: pa.RecordBatch, states: pa.Array) -> Bools:
         """Tell which rows may be messages that are wanted."""
         no_outcome: Bools = batch.column(parts.OUTCOME).is_null().to_numpy(False)
-        if self._values.isolation is Isolation.UNCOMMITTED:
+        if self._isolation is Isolation.UNCOMMITTED:
             return no_outcome
         left = pc.equal(states, State.UNDECIDED).fill_null(False).to_numpy(False)
         self._undecided += int((left & no_outcome).sum())
@@ -142,5 +144,6 @@ def _with_message(
     """Return the row of a chunked message, made of that of its last chunk."""
     columns = list(row.columns)
     columns[row.schema.get_field_index("__messageId")] = pa.array([id_], pa.binary())
-    columns[len(columns) - len(found) :] = found
+    at = row.schema.get_field_index("value")
+    columns[at : at + len(found)] = found
     return pa.RecordBatch.from_arrays(columns, schema=row.schema)

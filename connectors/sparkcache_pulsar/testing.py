@@ -89,6 +89,7 @@ class Entry:
         batched: Whether they are a batch, even of one.
         broker: Time and index that the broker put in front; None if it did not.
         extra_metadata: Fields of MessageMetadata to append as they are.
+        seal: What becomes of the payload last; encryption, say.
 
     """
 
@@ -106,6 +107,7 @@ class Entry:
     txn: tuple[int, int] | None = None
     marker: int | None = None
     extra_metadata: bytes = b""
+    seal: Callable[[bytes], bytes] = bytes
 
     def encode(self) -> bytes:
         """Return the entry's bytes."""
@@ -133,6 +135,7 @@ class Entry:
         ]
 
     def _stored(self, metadata: bytes, payload: bytes) -> bytes:
+        payload = self.seal(payload)
         body = b"".join((len(metadata).to_bytes(4, "big"), metadata, payload))
         head = b""
         if self.broker is not None:

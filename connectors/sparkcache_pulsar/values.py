@@ -10,7 +10,6 @@ import pyarrow as pa
 
 from sparkcache_pulsar import arrays, columns
 from sparkcache_pulsar.faults import DamagedMessageError
-from sparkcache_pulsar.isolation import STATE, Isolation, parted
 from sparkcache_pulsar.messages import Messages, select
 from sparkcache_pulsar.schemas import Decoding, Mode, Spec
 from sparkcache_pulsar.schemas.decoded import Decoded
@@ -34,8 +33,7 @@ _AS_THEY_ARE = Decoding(Spec("BYTES"), Mode.FAILFAST)
 @lru_cache(maxsize=64)
 def values(decoding: str) -> Values:
     """Return the columns of a ledger's decoding; raises ConfigError."""
-    isolation, schema = parted(decoding)
-    return Values(Decoding.from_text(schema) if schema else _AS_THEY_ARE, isolation)
+    return Values(Decoding.from_text(decoding) if decoding else _AS_THEY_ARE)
 
 
 class Values:
@@ -45,22 +43,17 @@ class Values:
     and keeps its bytes in a column of their own.
 
     Attributes:
-        schema: Of whole batches; the columns of values are the last ones.
-        isolation: Which messages are wanted, later on; says whether there is a column
-            for it.
+        fields: Of the columns.
 
     """
 
-    def __init__(self, decoding: Decoding, isolation: Isolation) -> None:
-        self.isolation = isolation
+    def __init__(self, decoding: Decoding) -> None:
         self._spec = decoding.spec
         self._is_permissive = decoding.mode is Mode.PERMISSIVE
         self._decoder = decoder(decoding.spec)
-        fields = [STATE] if isolation is Isolation.UNCOMMITTED else []
-        fields.append(pa.field("value", self._decoder.type))
+        self.fields = [pa.field("value", self._decoder.type)]
         if self._is_permissive:
-            fields.append(pa.field(CORRUPT, pa.binary()))
-        self.schema = pa.schema([*columns.ENVELOPE, *fields])
+            self.fields.append(pa.field(CORRUPT, pa.binary()))
 
     def __repr__(self) -> str:
         return f"Values({self._spec.type}, {self._decoder.type})"
@@ -78,8 +71,6 @@ class Values:
             keep = faults.sound[messages.entry]
             messages = select(messages, keep)
             found = [one.filter(pa.array(keep)) for one in found]
-        if self.isolation is Isolation.UNCOMMITTED:
-            found.insert(0, pa.nulls(len(found[0]), STATE.type))
         return messages, found
 
     def of_payload(self, payload: bytes, key: pa.Array) -> list[pa.Array]:

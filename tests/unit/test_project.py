@@ -12,6 +12,7 @@ from hatchling.build import build_wheel
 import sparkcache
 from sparkcache.config import node_option_names, scan_option_names
 from sparkcache.source.options import ScanOptions
+from sparkcache_pulsar import PulsarConnector
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -58,6 +59,7 @@ def test_options_in_the_readme_are_options() -> None:
     named = set(re.findall(r"`([a-z]+[A-Z]\w+)`", table)) - {"maxBytes"}
     known = scan_option_names() | {"startingOffsets", "endingOffsets"}
     known |= {"startingTime", "endingTime", "failOnDataLoss", "minPartitions"}
+    known |= {"topicsPattern"} | PulsarConnector.option_names
     assert named <= known
     for name in re.findall(r"spark\.sparkcache\.(\w+)", README):
         assert name in node_option_names() | scan_option_names()

@@ -38,6 +38,7 @@ from sparkcache.errors import ConfigError, SourceError
 from sparkcache.model import Ledger, Loss, Run
 from sparkcache.testing import MemoryStorage, discover
 from sparkcache_pulsar import PulsarConnector, codecs, hadoop_codecs
+from sparkcache_pulsar.parts import COLUMNS
 
 from .damage import CAP_BYTES, Case, Damaged, damage
 from .fuzz_topics import (
@@ -108,7 +109,7 @@ def read(damaged: Damaged, case: Case) -> Found:
     return found
 
 
-_TIMES = ("__publishTime", "__eventTime", "__brokerPublishTime")
+_TIMES = ("__publishTime", "__eventTime", "__brokerPublishTime", "__deliverAt")
 _CONSTANT = ("__topic", "__partition", "__ledgerId", "__entryId")
 
 
@@ -152,6 +153,9 @@ def _rows(
             at = table.schema.get_field_index(name)
             table = table.set_column(at, name, table[name].cast(pa.int64()))
         for row in table.to_pylist(maps_as_pydicts="strict"):
+            is_part = [row.pop(field.name, None) is not None for field in COLUMNS]
+            if any(is_part):
+                continue
             told = [row.pop(name) for name in _CONSTANT]
             entry = told[-1]
             assert told == [TOPIC, None, ledger, entry]

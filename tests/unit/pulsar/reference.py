@@ -19,6 +19,8 @@ import numpy as np
 from sparkcache_pulsar import codecs
 from sparkcache_pulsar.testing import varint_field
 
+from .topics import TXN_ABORT, TXN_COMMIT
+
 Row = dict[str, Any]
 VARINT, FIXED64, DELIMITED, FIXED32 = 0, 1, 2, 5
 MAX_FIELDS = 20_000
@@ -27,8 +29,9 @@ _FIXED = {FIXED64: 8, FIXED32: 4}
 _MOST_MS = (1 << 63) // 1000 - 1
 
 METADATA = {
-    **dict.fromkeys((2, 3, 8, 9, 11, 12, 17, 20, 22, 23, 25, 27, 29, 30, 31), VARINT),
-    **dict.fromkeys((1, 4, 6, 13, 16, 18), DELIMITED),
+    **dict.fromkeys((2, 3, 8, 9, 11, 12, 17, 19, 20, 22, 23, 25), VARINT),
+    **dict.fromkeys((27, 28, 29, 30, 31), VARINT),
+    **dict.fromkeys((1, 4, 5, 6, 13, 14, 15, 16, 18, 26), DELIMITED),
 }
 IN_BATCH = {
     **dict.fromkeys((3, 4, 5, 6, 8, 9, 10), VARINT),
@@ -175,15 +178,24 @@ def _decode(data: bytes, ledger: int, entry: int) -> list[Row]:
     metadata = _Message(data[start:stop], METADATA)
     if None in (metadata.content(1), metadata.number(2), metadata.number(3)):
         raise BadEntryError("a required field is missing")
-    if metadata.all(13) or (metadata.signed(27) or 0) > 1:
-        raise BadEntryError("encrypted, or a chunk")
+    if metadata.all(13):
+        raise BadEntryError("encrypted")
+    chunks, marker = metadata.signed(27) or 0, metadata.number(20)
+    is_chunk = chunks > 1
+    if is_chunk and not (
+        metadata.all(26)
+        and 0 <= (metadata.signed(29) or 0) < chunks
+        and 0 <= (metadata.signed(28) or 0) <= codecs.MAX_PAYLOAD_BYTES
+    ):
+        raise BadEntryError("a chunk of what")
+    is_part = is_chunk or marker in (TXN_COMMIT, TXN_ABORT)
     payload = data[stop:]
     codec, size = metadata.number(8) or 0, metadata.number(9) or 0
     if codec and size > codecs.MAX_PAYLOAD_BYTES:
         raise BadEntryError("too large")
-    if metadata.all(20):
+    if marker is not None and marker not in (TXN_COMMIT, TXN_ABORT):
         return []
-    if codec:
+    if codec and not is_part:
         payload = _decompress(codec, payload, size)
     shared = {
         "__publishTime": _time(metadata.signed(3)),
@@ -193,10 +205,13 @@ def _decode(data: bytes, ledger: int, entry: int) -> list[Row]:
         "__txn": None
         if (most := metadata.signed(23)) is None
         else f"({most},{metadata.signed(22) or 0})",
+        "__replicatedFrom": _text_or_none(metadata.content(5)),
+        "__deliverAt": _time(metadata.signed(19)),
     }
     index, batch_size = broker.signed(2), metadata.signed(11)
     rows = []
-    for number, message, value in _messages(metadata, payload):
+    messages = [(-1, metadata, b"")] if is_part else _messages(metadata, payload)
+    for number, message, value in messages:
         is_single = message is metadata
         key = message.content(6 if is_single else 2)
         properties = message.properties(4 if is_single else 1)
@@ -227,7 +242,7 @@ def _decode(data: bytes, ledger: int, entry: int) -> list[Row]:
                 "value": None if message.is_true(25 if is_single else 9) else value,
             }
         )
-    return rows
+    return [] if is_part else rows  # what it is a part of is tested elsewhere
 
 
 def _messages(
@@ -291,6 +306,10 @@ def _signed(value: int) -> int:
 
 def _text(value: bytes) -> str:
     return value.decode(errors="replace")
+
+
+def _text_or_none(value: bytes | None) -> str | None:
+    return None if value is None else _text(value)
 
 
 def _time(millis: int | None) -> int | None:

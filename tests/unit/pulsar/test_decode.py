@@ -435,7 +435,9 @@ SOUND = b"\0\0\0\x0a" + bytes_field(1, b"p") + b"\x10\x00\x18\x80\x80\x01"
             id="a key that is not base64",
         ),
         pytest.param(
-            odd(b"x", bytes_field(13, b"")), "an encrypted one", id="encrypted"
+            odd(b"x", bytes_field(13, b"")),
+            "encryption_keys, each with key and value",
+            id="encrypted for nobody",
         ),
         pytest.param(
             odd(b"x", varint_field(27, 2) + varint_field(29, 0)),

@@ -51,7 +51,8 @@ def test_the_reference_reads_what_was_written() -> None:
             rows += decode_entry(written()[ledger, number], ledger, number) or []
 
         assert [row["value"] for row in rows] == [
-            row["value"] for row in expected_rows(of_ledger, ledger=ledger)
+            row["value"]
+            for row in expected_rows(of_ledger, ledger=ledger, all_states=True)
         ]
 
     assert {entry.codec for entry in entries.values()} == set(Codec)

@@ -236,6 +236,44 @@ def test_our_writer_makes_what_the_broker_does(name: str) -> None:
         assert data.data == storage.get(found.ledger.object.uri).data
 
 
+PRIVATE_KEY = GOLDEN / "keys" / "test-only-private.pem"
+
+
+@pytest.mark.parametrize("run_bytes", [1, 1000, 1 << 20])
+@pytest.mark.parametrize(
+    "private_key",
+    [
+        pytest.param(str(PRIVATE_KEY), id="a path"),
+        pytest.param(PRIVATE_KEY.as_uri(), id="a URI"),
+        pytest.param(json.dumps({"golden-key": str(PRIVATE_KEY)}), id="by name"),
+    ],
+)
+def test_messages_that_were_encrypted(private_key: str, run_bytes: int) -> None:
+    topic, storage = "persistent://public/later/encrypted", bucket("-later")
+    options = {"privateKey": private_key}
+    rows, losses = read_topic(CONNECTOR, storage, topic, options, run_bytes=run_bytes)
+    require_as_read_by_pulsar(rows, losses, "expected-later/encrypted")
+
+
+KEYS = {
+    f"golden-{kind}": str(GOLDEN / "keys" / f"test-only-{kind}-private.pem")
+    for kind in ("rsa", "ec", "ec-explicit")
+}
+ENCRYPTED = sorted(
+    path.stem for path in (GOLDEN / "expected-newest").glob("*encrypted*.jsonl")
+)
+
+
+@pytest.mark.parametrize("run_bytes", [1, 1 << 20])
+@pytest.mark.parametrize("name", ENCRYPTED)
+def test_encrypted_by_the_newest_client(name: str, run_bytes: int) -> None:
+    """Chunks, too; and for keys of each kind."""
+    topic, storage = f"persistent://public/newest/{name}", bucket("-newest")
+    options = {"privateKey": json.dumps(KEYS)}
+    rows, losses = read_topic(CONNECTOR, storage, topic, options, run_bytes=run_bytes)
+    require_as_read_by_pulsar(rows, losses, f"expected-newest/{name}")
+
+
 @pytest.mark.parametrize("parts", [1, 2, 3, 1000])
 @pytest.mark.parametrize("run_bytes", [1, 20_000, 1 << 20])
 @pytest.mark.parametrize(("namespace", "name"), OVER_RUNS)

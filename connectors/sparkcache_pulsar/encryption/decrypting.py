@@ -1,0 +1,205 @@
+"""Decrypts the payloads of entries, each where it is.
+
+It is done before anything else is done with payloads: what a producer encrypts may be
+compressed, a batch, or a chunk.
+
+Without its key an entry is a loss or, if that is asked for, stays what it is: then it
+looks like a message that is neither compressed nor a batch. An entry that is damaged
+is a loss in either case.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sparkcache_pulsar import codecs
+from sparkcache_pulsar import entries as fields
+from sparkcache_pulsar.encryption.requirement import require_cryptography
+from sparkcache_pulsar.protobuf import Kind, parse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from sparkcache_pulsar.encryption.column import Sealed
+    from sparkcache_pulsar.encryption.given import Decryption
+    from sparkcache_pulsar.encryption.private_keys import DataKey, KeyFile
+    from sparkcache_pulsar.entries import Entries
+    from sparkcache_pulsar.faults import Faults
+
+PARAMETER_BYTES = 12
+TAG_BYTES = 16
+
+MAX_ENCRYPTED_KEY_BYTES = 4096
+"""An RSA key of 16,384 bits makes half of it. What is longer is not worth remembering.
+"""
+
+_NAME, _VALUE = 1, 2
+_KEY_FIELDS = {_NAME: Kind.RANGE, _VALUE: Kind.RANGE}
+_MAX_NAMES, _MAX_NAME = 5, 60  # in a message
+
+
+def decrypt(
+    entries: Entries, decryption: Decryption, faults: Faults
+) -> dict[int, Sealed]:
+    """Decrypt what there are keys for; return what is to be delivered without.
+
+    Raises SourceError if a private key that is needed cannot be read.
+    """
+    if not len(entries.metadata.repeated[fields.ENCRYPTION_KEYS].lane):
+        return {}
+    return _Decrypter(entries, decryption, faults).run()
+
+
+class _DataKeys:
+    """Finds data keys with the private keys there are."""
+
+    def __init__(self, decryption: Decryption) -> None:
+        self._any = decryption.path
+        self._by_name = dict(decryption.paths)
+        self._files: dict[str, KeyFile] = {}
+
+    def find(self, encrypted: dict[str, bytes]) -> DataKey | str:
+        """Return the data key of an entry, or what there is instead."""
+        tried = dict.fromkeys(filter(None, map(self._path, encrypted)))
+        for name, data in encrypted.items():
+            if path := self._path(name):
+                key = self._open(path, data)
+                if key is not None:
+                    return key
+        if tried:
+            return f"{', '.join(map(repr, tried))}, which it is not encrypted for"
+        if self._by_name:
+            return f"private keys for {_some(self._by_name)} alone"
+        return "no private key"
+
+    def _path(self, name: str) -> str:
+        return self._any or self._by_name.get(name, "")
+
+    def _open(self, path: str, data: bytes) -> DataKey | None:
+        require_cryptography()
+        from sparkcache_pulsar.encryption.private_keys import KeyFile, open_data_key
+
+        if len(data) > MAX_ENCRYPTED_KEY_BYTES:
+            return None
+        if path not in self._files:
+            self._files[path] = KeyFile.at(path)
+        return open_data_key(self._files[path], data)
+
+
+class _Decrypter:
+    def __init__(
+        self, entries: Entries, decryption: Decryption, faults: Faults
+    ) -> None:
+        self._entries = entries
+        self._consume = decryption.consume
+        self._faults = faults
+        self._keys = _DataKeys(decryption)
+
+    def run(self) -> dict[int, Sealed]:
+        sealed = {}
+        for lane, keys in self._encrypted_keys().items():
+            found = self._keys.find(keys)
+            if not isinstance(found, str):
+                self._decrypt(lane, found)
+            elif self._consume and not self._entries.is_chunk[lane]:
+                sealed[lane] = self._leave(lane, keys)
+            else:
+                self._give_up(lane, keys, found)
+        self._entries.delivered &= self._faults.sound
+        return sealed
+
+    def _encrypted_keys(self) -> dict[int, dict[str, bytes]]:
+        """Return the data key of each entry, by whom it is encrypted for."""
+        buffer = self._entries.buffer
+        listed = self._entries.metadata.repeated[fields.ENCRYPTION_KEYS]
+        end = listed.start + listed.length
+        table = parse(buffer, listed.start, end, _KEY_FIELDS)
+        name, value = table.ranges[_NAME], table.ranges[_VALUE]
+        bad = table.bad | ~name.present | ~value.present
+        self._faults.add_all(
+            np.unique(listed.lane[bad]),
+            "encryption_keys, each with key and value",
+            "bytes that do not parse as such",
+        )
+        sound = np.flatnonzero(self._faults.sound[listed.lane])
+        ranges = (listed.lane, name.start, name.length, value.start, value.length)
+        keys: dict[int, dict[str, bytes]] = {}
+        for lane, at, size, value_at, value_size in zip(
+            *(column[sound].tolist() for column in ranges), strict=True
+        ):
+            text = buffer[at : at + size].tobytes().decode(errors="replace")
+            data = buffer[value_at : value_at + value_size].tobytes()
+            keys.setdefault(lane, {})[text] = data
+        return keys
+
+    def _decrypt(self, lane: int, key: DataKey) -> None:
+        """Put the payload where the encrypted one begins; it is shorter by its tag."""
+        entries = self._entries
+        parameter = self._bytes(lane, fields.ENCRYPTION_PARAM)
+        start, end = int(entries.start[lane]), int(entries.end[lane])
+        if len(parameter) != PARAMETER_BYTES:
+            expected = f"an encryption_param of {PARAMETER_BYTES} bytes"
+            self._faults.add(lane, expected, f"one of {len(parameter)}")
+        elif end - start < TAG_BYTES:
+            expected = f"an encrypted payload with {TAG_BYTES} bytes of tag"
+            self._faults.add(lane, expected, f"{end - start} bytes")
+        elif (payload := key.open(parameter, entries.buffer[start:end].data)) is None:
+            expected = "an encrypted payload that its tag is of"
+            self._faults.add(lane, expected, "one that was changed or cut off")
+        else:
+            end = start + len(payload)
+            entries.buffer[start:end] = np.frombuffer(payload, np.uint8)
+            entries.end[lane] = end
+            if entries.codec[lane] == codecs.NONE:
+                entries.decoded_bytes[lane] = len(payload)
+
+    def _leave(self, lane: int, keys: dict[str, bytes]) -> Sealed:
+        """Make an entry one plain message of what it is."""
+        entries = self._entries
+        numbers, ranges = entries.metadata.numbers, entries.metadata.ranges
+        codec, size = numbers[fields.COMPRESSION], numbers[fields.UNCOMPRESSED_SIZE]
+        batch = numbers[fields.MESSAGES_IN_BATCH]
+        algorithm = self._bytes(lane, fields.ENCRYPTION_ALGORITHM)
+        sealed: Sealed = {
+            "keys": list(keys.items()),
+            "algorithm": algorithm.decode(errors="replace")
+            if ranges[fields.ENCRYPTION_ALGORITHM].present[lane]
+            else None,
+            "parameter": self._bytes(lane, fields.ENCRYPTION_PARAM),
+            "compression": codecs.name(int(codec.value[lane])),
+            "uncompressedSize": _int32(int(size.value[lane])),
+            "batchSize": _int32(int(batch.signed[lane]))
+            if batch.present[lane]
+            else None,
+        }
+        entries.codec[lane] = codecs.NONE
+        batch.present[lane] = False
+        entries.decoded_bytes[lane] = entries.end[lane] - entries.start[lane]
+        return sealed
+
+    def _give_up(self, lane: int, keys: dict[str, bytes], found: str) -> None:
+        expected = f"a private key for {_some(keys)} (option privateKey)"
+        if self._consume:
+            found += "; it is a chunk, which cannot be consumed as it is"
+        else:
+            expected += ", or cryptoFailureAction=consume"
+        self._faults.add(lane, expected, f"an encrypted message, and {found}")
+
+    def _bytes(self, lane: int, field: int) -> bytes:
+        ranges = self._entries.metadata.ranges[field]
+        start, length = int(ranges.start[lane]), int(ranges.length[lane])
+        return self._entries.buffer[start : start + length].tobytes()
+
+
+def _some(names: Iterable[str]) -> str:
+    """Write names down; whoever chose them may have chosen long ones."""
+    names = list(names)
+    texts = [repr(name[:_MAX_NAME]) for name in names[:_MAX_NAMES]]
+    return ", ".join(texts) + (", ..." if len(names) > _MAX_NAMES else "")
+
+
+def _int32(number: int) -> int:
+    """Return the low 32 bits, as Java has them."""
+    return (number + (1 << 31)) % (1 << 32) - (1 << 31)

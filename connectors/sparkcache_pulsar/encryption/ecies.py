@@ -1,0 +1,47 @@
+"""ECIES, as the cipher of that name in Bouncy Castle does it by default.
+
+    sealed  = ephemeral public key | ciphertext | tag
+    keys    = KDF2-SHA1(ephemeral public key | shared x-coordinate)
+            = 128 bits for the tag, then as many as the ciphertext has
+    message = ciphertext xor the second key
+    tag     = HMAC-SHA1(first key, ciphertext | eight bytes of 0)
+
+The eight bytes are the length of an encoding vector, which is not used.
+
+Source: IEEE P1363a (DHAES mode) and Bouncy Castle's IESEngine, with the parameters that
+MessageCryptoBc gives it. KDF2 is ANSI X9.63's function.
+"""
+
+from __future__ import annotations
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA1
+from cryptography.hazmat.primitives.hmac import HMAC
+from cryptography.hazmat.primitives.kdf.x963kdf import X963KDF
+
+_TAG_BYTES = 20
+_TAG_KEY_BYTES = 16
+_NO_VECTOR = bytes(8)
+_COMPRESSED = {2, 3}
+
+
+def unseal(key: ec.EllipticCurvePrivateKey, sealed: bytes) -> bytes:
+    """Return the message; raises ValueError if it was not sealed for this key."""
+    coordinate_bytes = -(-key.curve.key_size // 8)
+    coordinates = 1 if sealed[:1] and sealed[0] in _COMPRESSED else 2
+    point_bytes = 1 + coordinates * coordinate_bytes
+    point, rest = sealed[:point_bytes], sealed[point_bytes:]
+    ciphertext, tag = rest[:-_TAG_BYTES], rest[-_TAG_BYTES:]
+    theirs = ec.EllipticCurvePublicKey.from_encoded_point(key.curve, point)
+    shared = key.exchange(ec.ECDH(), theirs)
+    derivation = X963KDF(SHA1(), _TAG_KEY_BYTES + len(ciphertext), None)  # noqa: S303
+    keys = derivation.derive(point + shared)
+    proof = HMAC(keys[:_TAG_KEY_BYTES], SHA1())  # noqa: S303
+    proof.update(ciphertext + _NO_VECTOR)
+    try:
+        proof.verify(tag)
+    except InvalidSignature:
+        raise ValueError("it was sealed for another key, or changed") from None
+    pairs = zip(ciphertext, keys[_TAG_KEY_BYTES:], strict=True)
+    return bytes(one ^ other for one, other in pairs)
