@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from sparkcache.connector import RawRun
     from sparkcache.model import Ledger
 
+_LEAST_GROUP_BYTES = 8 << 20  # each group costs a millisecond or two on top
 _MAX_GROUP_BYTES = 1 << 30  # an array's offsets are int32
 
 
@@ -50,7 +51,8 @@ def decode(ledger: Ledger, raw: RawRun, batch_bytes: int) -> DecodedRun:
     if cut.starts:
         of_values = values(without_form(ledger.decoding))
         entries = read_entries(cut.data, cut.starts, faults)
-        for lanes in entries.groups(min(batch_bytes, _MAX_GROUP_BYTES)):
+        group_bytes = min(max(batch_bytes, _LEAST_GROUP_BYTES), _MAX_GROUP_BYTES)
+        for lanes in entries.groups(group_bytes):
             payloads = unpack(entries, lanes, faults)
             messages = find_messages(entries, payloads, faults)
             if not len(messages.entry):
@@ -59,7 +61,8 @@ def decode(ledger: Ledger, raw: RawRun, batch_bytes: int) -> DecodedRun:
             if len(messages.entry):
                 columns = envelope(ledger, raw.run.first, entries, messages) + last
                 batch = pa.RecordBatch.from_arrays(columns, schema=of_values.schema)
-                batches.extend(_pieces(batch, batch_bytes))
+                size_bytes = int(entries.decoded_bytes[lanes].sum())
+                batches.extend(_pieces(batch, round(size_bytes / max(1, batch_bytes))))
     losses = faults.losses(ledger, raw.run, cut.offsets) + raw.losses
     if cut.end is not None and not raw.losses:
         offset, fault = cut.end
@@ -81,9 +84,8 @@ def _walk(raw: RawRun) -> Unfolded:
     return Unfolded(raw.data, walk.starts, offsets, end=end)
 
 
-def _pieces(batch: pa.RecordBatch, batch_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Cut the batch of an entry that is much larger than batches are to be."""
-    pieces = max(1, round(batch.column("value").nbytes / max(1, batch_bytes)))
-    rows = -(-len(batch) // pieces)
+def _pieces(batch: pa.RecordBatch, pieces: int) -> Iterator[pa.RecordBatch]:
+    """Cut a batch into that many of about the same number of rows, or into one."""
+    rows = -(-len(batch) // max(1, pieces))
     for first in range(0, len(batch), rows):
         yield batch.slice(first, rows)
