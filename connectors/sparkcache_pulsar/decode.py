@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from sparkcache.connector import RawRun
     from sparkcache.model import Ledger
 
+_LEAST_GROUP_BYTES = 8 << 20  # each group costs a millisecond or two on top
 _MAX_GROUP_BYTES = 1 << 30  # an array's offsets are int32
 
 
@@ -52,38 +53,7 @@ def decode(ledger: Ledger, raw: RawRun, batch_bytes: int) -> DecodedRun:
     faults = Faults(len(cut.starts))
     for entry, fault in cut.faults.items():
         faults.add(entry, *fault)
-    batches: list[pa.RecordBatch] = []
-    if cut.starts:
-        how = reading(without_form(ledger.decoding))
-        entries = read_entries(cut.data, cut.starts, faults)
-        sealed = decrypt(entries, how.decryption, faults)
-        depends, schema = parts.has_parts(entries), how.schema
-        if depends:
-            schema = pa.schema([*schema, *parts.COLUMNS])
-        size_bytes, most_bytes = 0, codecs.most_of_run(len(raw.data))
-        for lanes in entries.groups(min(batch_bytes, _MAX_GROUP_BYTES)):
-            if size_bytes > most_bytes:
-                faults.add_all(lanes, *codecs.TOO_MUCH)
-                continue
-            payloads = unpack(entries, lanes, faults)
-            messages = find_messages(entries, payloads, faults)
-            if not len(messages.entry):
-                continue
-            if depends:
-                parts.without_values(entries, messages)
-            messages, of_values = how.values.of(messages, faults)
-            if len(messages.entry):
-                columns = envelope(ledger, raw.run.first, entries, messages)
-                if how.isolation is Isolation.UNCOMMITTED:
-                    columns.append(pa.nulls(len(messages.entry), STATE.type))
-                columns += of_values
-                if how.decryption.consume:
-                    columns.append(column(sealed, messages.entry))
-                if depends:
-                    columns += parts.columns(entries, messages, cut.offsets)
-                batch = pa.RecordBatch.from_arrays(columns, schema=schema)
-                batches.extend(_pieces(batch, batch_bytes))
-                size_bytes += batch.nbytes
+    batches = list(_batches(ledger, raw, cut, faults, batch_bytes))
     losses = faults.losses(ledger, raw.run, cut.offsets) + raw.losses
     if cut.end is not None and not raw.losses:
         offset, fault = cut.end
@@ -91,6 +61,47 @@ def decode(ledger: Ledger, raw: RawRun, batch_bytes: int) -> DecodedRun:
         first = raw.run.first + len(cut.starts)
         losses += (Loss(*place, first, raw.run.last, *fault),)
     return DecodedRun(batches, losses)
+
+
+def _batches(
+    ledger: Ledger, raw: RawRun, cut: Unfolded, faults: Faults, batch_bytes: int
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of the entries that were cut out, as far as they are sound."""
+    if not cut.starts:
+        return
+    how = reading(without_form(ledger.decoding))
+    entries = read_entries(cut.data, cut.starts, faults)
+    sealed = decrypt(entries, how.decryption, faults)
+    depends, schema = parts.has_parts(entries), how.schema
+    if depends:
+        schema = pa.schema([*schema, *parts.COLUMNS])
+    size_bytes, most_bytes = 0, codecs.most_of_run(len(raw.data))
+    group_bytes = min(max(batch_bytes, _LEAST_GROUP_BYTES), _MAX_GROUP_BYTES)
+    for lanes in entries.groups(group_bytes):
+        if size_bytes > most_bytes:
+            faults.add_all(lanes, *codecs.TOO_MUCH)
+            continue
+        payloads = unpack(entries, lanes, faults)
+        messages = find_messages(entries, payloads, faults)
+        if not len(messages.entry):
+            continue
+        if depends:
+            parts.without_values(entries, messages)
+        messages, of_values = how.values.of(messages, faults)
+        if not len(messages.entry):
+            continue
+        columns = envelope(ledger, raw.run.first, entries, messages)
+        if how.isolation is Isolation.UNCOMMITTED:
+            columns.append(pa.nulls(len(messages.entry), STATE.type))
+        columns += of_values
+        if how.decryption.consume:
+            columns.append(column(sealed, messages.entry))
+        if depends:
+            columns += parts.columns(entries, messages, cut.offsets)
+        batch = pa.RecordBatch.from_arrays(columns, schema=schema)
+        size_bytes += batch.nbytes
+        decoded_bytes = int(entries.decoded_bytes[lanes].sum())
+        yield from _pieces(batch, round(decoded_bytes / max(1, batch_bytes)))
 
 
 def _walk(raw: RawRun) -> Unfolded:
@@ -105,9 +116,8 @@ def _walk(raw: RawRun) -> Unfolded:
     return Unfolded(raw.data, walk.starts, offsets, end=end)
 
 
-def _pieces(batch: pa.RecordBatch, batch_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Cut the batch of an entry that is much larger than batches are to be."""
-    pieces = max(1, round(batch.column("value").nbytes / max(1, batch_bytes)))
-    rows = -(-len(batch) // pieces)
+def _pieces(batch: pa.RecordBatch, pieces: int) -> Iterator[pa.RecordBatch]:
+    """Cut a batch into that many of about the same number of rows, or into one."""
+    rows = -(-len(batch) // max(1, pieces))
     for first in range(0, len(batch), rows):
         yield batch.slice(first, rows)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 _LOSSES = b"sparkcache.losses"
+_GATHER_BYTES = 64 << 10  # a batch has dozens of buffers, most of them smaller
 _SEALS = (
     fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 )
@@ -52,7 +53,8 @@ class EncodedRun:
         """Write it; return a descriptor that the caller owns."""
         fd = os.memfd_create("sparkcache", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         try:
-            with pa.OSFile(f"/proc/self/fd/{fd}", "wb") as sink:
+            file = pa.OSFile(f"/proc/self/fd/{fd}", "wb")
+            with pa.BufferedOutputStream(file, _GATHER_BYTES) as sink:
                 self.write(sink)
             os.ftruncate(fd, self.size_bytes)
             fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)

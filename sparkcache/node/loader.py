@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from sparkcache.storage import Traffic
 
 _PR_SET_PDEATHSIG = 1
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+_KEPT_BYTES = 64 << 20
+_MOST_ON_HEAP_BYTES = 32 << 20  # the most that glibc takes
 
 _log = logging.getLogger(__name__)
 
@@ -55,6 +58,7 @@ def fork_loader(sock: socket.socket) -> int:
     status = 1
     try:
         _detach({sock.fileno(), 0, 1, 2})
+        _keep_freed_memory()
         gc.freeze()
         run(sock)
         status = 0
@@ -166,3 +170,14 @@ def _detach(keep: set[int]) -> None:
     for begin, end in zip(begins, ends, strict=True):
         if begin < end:  # CPython takes an empty range for all there is
             os.closerange(begin, end)
+
+
+def _keep_freed_memory() -> None:
+    """Have glibc keep what a run took for the next run, which takes as much again.
+
+    Given back and taken anew, every page of it is faulted in and cleared again.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:  # it is glibc's
+        mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
+        mallopt(_M_MMAP_THRESHOLD, _MOST_ON_HEAP_BYTES)

@@ -521,6 +521,7 @@ def test_what_a_run_becomes_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each entry may become much; all of them together would not fit."""
     monkeypatch.setattr(codecs, "MAX_RUN_BYTES", 1 << 20)
     monkeypatch.setattr(codecs, "MAX_RUN_RATIO", 1)
+    monkeypatch.setattr("sparkcache_pulsar.decode._LEAST_GROUP_BYTES", 0)
     entries = [single(Message(bytes(300_000)), codec=Codec.ZSTD)] * 10
     found, losses = read(*entries)
     assert [row["__entryId"] for row in found] == [0, 1, 2, 3, 4, 5]  # by threes

@@ -1,0 +1,292 @@
+"""A topic read for the first time, beside its bytes fetched and thrown away.
+
+In turns, by two processes that take one partition after another:
+
+    cold    tasks, as Spark's: the node's two loaders fetch, decode and seal runs into
+            shared memory, a task maps each as soon as it is there
+    raw     the same ranges through the same client, and nothing done with them
+
+Bytes and GETs of data objects are counted by the project's own S3 server, in a scan of
+their own. Times are taken with Versity's gateway where it is installed (gateway.py).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import statistics
+import tempfile
+import time
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from functools import cache
+from multiprocessing import get_context
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import boto3
+import gateway
+from botocore.client import Config
+
+from sparkcache import CacheConfig
+from sparkcache import connector as connectors
+from sparkcache.consumers import Consumer, Plan, Reader
+from sparkcache.fetch import Scan
+from sparkcache.model import ReadToken
+from sparkcache.node.address import Address
+from sparkcache.node.channel import Channel
+from sparkcache.node.client import read_scan
+from sparkcache.node.messages import EndPlans, ToTask
+from sparkcache.source.options import ScanOptions
+from sparkcache.source.partitions import partition, stretch
+from sparkcache.storage import Traffic, open_storage
+from sparkcache.testing.s3_server import S3Server
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from sparkcache.connector import Storage
+    from sparkcache_pulsar.testing import StoredObject
+
+BUCKET = "offload"
+PROCESSES = 2
+ROUNDS = 7
+READ_BYTES = 1 << 20
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A topic to be read.
+
+    Attributes:
+        options: As for the data source, without a path.
+        objects: All its objects.
+        rows: How many there are.
+        value_bytes: Of all of them together.
+        is_data: Tells data objects from others, by key.
+
+    """
+
+    options: dict[str, str]
+    objects: Callable[[], Iterable[StoredObject]]
+    rows: int
+    value_bytes: int
+    is_data: Callable[[str], bool]
+
+
+@dataclass(frozen=True)
+class Task:
+    """What one task reads, as whom, and under which plan."""
+
+    scan: Scan
+    reader: Reader
+    plan: Plan
+
+
+def compare(topic: Topic) -> dict[str, Any]:
+    """Return what was counted and timed of a topic."""
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # for cpu_s
+    with S3Server() as counting, counting.as_environment(), fast(counting) as endpoint:
+        topic_bytes = write(topic, {counting.endpoint, endpoint})
+        with Executor(topic, counting.endpoint) as executor:
+            counting.forget()
+            executor.cold()
+            sent = [
+                count
+                for key, count in counting.counts().items()
+                if topic.is_data(key.removeprefix(f"{BUCKET}/"))
+            ]
+        with Executor(topic, endpoint) as executor:
+            spent = alternate([executor.raw, executor.cold])
+        seconds = spent["seconds"]
+        return {
+            "cold_over_raw": round(seconds["raw"] / seconds["cold"], 3),
+            "gets_per_mib": round(
+                sum(count.gets for count in sent) / (topic_bytes / 2**20), 4
+            ),
+            "bytes_over_topic": round(
+                sum(count.sent_bytes for count in sent) / topic_bytes, 4
+            ),
+            "mb_s": round(topic.value_bytes / seconds["cold"] / 1e6, 1),
+            **spent,
+            "topic_bytes": topic_bytes,
+            "server": "moto" if endpoint == counting.endpoint else gateway.PROGRAM,
+        }
+
+
+def alternate(ways: list[Callable[[], None]]) -> dict[str, dict[str, float]]:
+    """Do each in turn, again and again; return the medians of what each takes."""
+    spent: dict[str, dict[str, list[float]]] = {"seconds": {}, "cpu_s": {}}
+    for turn in range(ROUNDS + 1):
+        for way in ways:
+            began_s, cpu_began_s = time.perf_counter(), cpu_s(os.getpid())
+            way()
+            seconds = time.perf_counter() - began_s
+            if turn:
+                name = way.__name__
+                spent["seconds"].setdefault(name, []).append(seconds)
+                spent["cpu_s"].setdefault(name, []).append(
+                    cpu_s(os.getpid()) - cpu_began_s
+                )
+    return {
+        what: {way: round(statistics.median(times), 3) for way, times in by_way.items()}
+        for what, by_way in spent.items()
+    }
+
+
+def cpu_s(pid: int) -> float:
+    """Return the CPU seconds of a process and of all that descend from it."""
+    process = Path(f"/proc/{pid}")
+    stat = (process / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    ticks = int(stat[11]) + int(stat[12])
+    children = [
+        int(child)
+        for listed in process.glob("task/*/children")
+        for child in listed.read_text(encoding="ascii").split()
+    ]
+    return ticks / os.sysconf("SC_CLK_TCK") + sum(map(cpu_s, children))
+
+
+@contextmanager
+def fast(server: S3Server) -> Iterator[str]:
+    """Yield the URL of the fastest server there is, with another's credentials."""
+    program = gateway.find()
+    if program is None:
+        yield server.endpoint
+    else:
+        with gateway.serve(program, server.environment()) as endpoint:
+            yield endpoint
+
+
+def write(topic: Topic, endpoints: set[str]) -> int:
+    """Put a topic into a bucket of each server; return the bytes of its data."""
+    style = Config(s3={"addressing_style": "path"})
+    clients = [
+        boto3.session.Session().client("s3", endpoint_url=endpoint, config=style)
+        for endpoint in endpoints
+    ]
+    for client in clients:
+        client.create_bucket(Bucket=BUCKET)
+    written = 0
+    for stored in topic.objects():
+        for client in clients:
+            client.put_object(
+                Bucket=BUCKET,
+                Key=stored.key,
+                Body=stored.data,
+                Metadata=stored.metadata,
+            )
+        written += len(stored.data) if topic.is_data(stored.key) else 0
+    for client in clients:
+        client.close()
+    return written
+
+
+class Executor:
+    """Two processes, and a node for the tasks they run.
+
+    Each scan is the only one in its plan, so the node lets go of what it has read.
+    """
+
+    def __init__(self, topic: Topic, endpoint: str) -> None:
+        self._topic = topic
+        self._options = ScanOptions.parse(topic.options | {"path": f"s3://{BUCKET}"})
+        self._config = CacheConfig(
+            endpoint=endpoint, path_style=True, loaders=PROCESSES
+        )
+        self._scans = list(_scans(self._options, self._config))
+        self._plans = 0
+
+    def __enter__(self) -> Executor:
+        with ExitStack() as stack:
+            name = stack.enter_context(tempfile.TemporaryDirectory())
+            self._directory = Path(name)
+            self._processes = stack.enter_context(
+                ProcessPoolExecutor(PROCESSES, get_context("fork"), _begin, (name,))
+            )
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def raw(self) -> None:
+        """Fetch every range."""
+        wanted = sum(one.extent.size_bytes for s in self._scans for one in s.stretches)
+        assert sum(self._processes.map(_fetch, self._scans)) == wanted
+
+    def cold(self) -> None:
+        """Read every row through the node, which has none of them."""
+        self._plans += 1
+        consumer: Consumer = self._options.consumer()
+        plan = Plan(str(self._plans), (consumer,))
+        end = max(one.at + one.extent.size_bytes for one in self._scans[-1].stretches)
+        tasks = [
+            Task(
+                scan, Reader(ReadToken(self._plans, part), plan.id, consumer, end), plan
+            )
+            for part, scan in enumerate(self._scans)
+        ]
+        assert sum(self._processes.map(_read, tasks)) == self._topic.rows
+        channel = Channel[ToTask](Address(self._directory).connect(1), ToTask)
+        with closing(channel):
+            channel.send(EndPlans((plan.id,)))
+
+
+def _scans(options: ScanOptions, config: CacheConfig) -> Iterator[Scan]:
+    """Plan a scan as the data source does; yield what each task reads."""
+    connector = connectors.find(options.connector)
+    storage = open_storage(options.root, config, Traffic())
+    found = connector.discover(storage, options.topic, options.given)
+    for pieces in partition(
+        found.ledgers,
+        options,
+        config.partition_bytes,
+        lambda extent: len(connector.runs(extent, config.run_bytes)),
+    ):
+        stretches = (
+            stretch(piece, connector.runs(piece.extent, config.run_bytes), options)
+            for piece in pieces
+        )
+        yield Scan(options.root, config, tuple(filter(None, stretches)))
+
+
+# In the two processes
+
+
+def _begin(directory: str) -> None:
+    """Become a worker of the executor that has this directory."""
+    os.environ["SPARK_LOCAL_DIRS"] = directory
+
+
+def _read(task: Task) -> int:
+    """Do a task; return the number of rows."""
+    runs = read_scan(
+        task.scan,
+        reader=task.reader,
+        epoch=task.reader.token.stage,
+        settings=task.scan.config,
+        plans=(task.plan,),
+    )
+    return sum(len(batch) for run in runs for batch in run.batches)
+
+
+def _fetch(scan: Scan) -> int:
+    """Fetch what a task would; return the number of bytes."""
+    fetched = 0
+    for one in scan.stretches:
+        extent = one.extent
+        stream = _storage(scan.root, scan.config).open(
+            one.ledger.object, extent.offset, extent.size_bytes
+        )
+        while chunk := stream.read(READ_BYTES):
+            fetched += len(chunk)
+        stream.close()
+    return fetched
+
+
+@cache
+def _storage(root: str, config: CacheConfig) -> Storage:
+    return open_storage(root, config, Traffic())
