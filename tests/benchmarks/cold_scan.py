@@ -39,7 +39,7 @@ from sparkcache.node.channel import Channel
 from sparkcache.node.client import read_scan
 from sparkcache.node.messages import EndPlans, ToTask
 from sparkcache.source.options import ScanOptions
-from sparkcache.source.partitions import partition, stretch
+from sparkcache.source.partitions import partition, stretch, wanted
 from sparkcache.storage import Traffic, open_storage
 from sparkcache.testing.s3_server import S3Server
 
@@ -220,7 +220,7 @@ class Executor:
     def cold(self) -> None:
         """Read every row through the node, which has none of them."""
         self._plans += 1
-        consumer: Consumer = self._options.consumer()
+        consumer: Consumer = self._options.consumer(self._options.selection.names[0])
         plan = Plan(str(self._plans), (consumer,))
         end = max(one.at + one.extent.size_bytes for one in self._scans[-1].stretches)
         tasks = [
@@ -239,15 +239,18 @@ def _scans(options: ScanOptions, config: CacheConfig) -> Iterator[Scan]:
     """Plan a scan as the data source does; yield what each task reads."""
     connector = connectors.find(options.connector)
     storage = open_storage(options.root, config, Traffic())
-    found = connector.discover(storage, options.topic, options.given)
-    for pieces in partition(
-        found.ledgers,
-        options,
+    catalog = connector.catalog(storage, options.given)
+    (topic,) = catalog.select(options.selection)
+    consumer = options.consumer(topic)
+    (cut,) = partition(
+        [wanted(catalog.snapshot(topic).ledgers, consumer)],
+        options.min_partitions,
         config.partition_bytes,
         lambda extent: len(connector.runs(extent, config.run_bytes)),
-    ):
+    )
+    for pieces in cut:
         stretches = (
-            stretch(piece, connector.runs(piece.extent, config.run_bytes), options)
+            stretch(piece, connector.runs(piece.extent, config.run_bytes), consumer)
             for piece in pieces
         )
         yield Scan(options.root, config, tuple(filter(None, stretches)))
