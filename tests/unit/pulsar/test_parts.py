@@ -12,8 +12,14 @@ from hypothesis import given, settings
 
 from sparkcache.errors import ConfigError
 from sparkcache.testing import MemoryStorage, decoded_runs, resolved_rows
-from sparkcache_pulsar import PulsarConnector, chunks
-from sparkcache_pulsar.testing import Codec, Entry, Message
+from sparkcache_pulsar import PulsarConnector, chunks, codecs
+from sparkcache_pulsar.testing import (
+    Codec,
+    Entry,
+    Message,
+    bytes_field,
+    varint_field,
+)
 
 from .topics import TOPIC, TXN_ABORT, TXN_COMMIT, expected_rows, store
 
@@ -141,6 +147,45 @@ def test_chunks_that_do_not_decompress_are_a_loss() -> None:
     rows, (loss,) = read(store([*written[:-1], other[-1]]))
     assert not rows
     assert "ZSTD" in loss.expected
+
+
+def chunk_of(data: bytes, number: int, fields: bytes = b"") -> Entry:
+    """One of two, of a message that says it has 6 bytes."""
+    chunk = varint_field(27, 2) + varint_field(28, 6) + varint_field(29, number)
+    return single(data, extra_metadata=bytes_field(26, b"m") + chunk + fields)
+
+
+def test_a_size_beyond_int64_says_nothing_of_chunks_that_are_plain() -> None:
+    size = varint_field(9, 2**64 - 1)
+    rows, losses = read(store([chunk_of(b"x", 0, size), chunk_of(b"y", 1, size)]))
+    assert (values(rows), losses) == ([b"xy"], [])
+
+
+def test_chunks_that_are_more_than_they_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(codecs, "MAX_PAYLOAD_BYTES", 100)
+    good = [chunk_of(b"x" * 50, number) for number in (0, 1)]
+    bad = [chunk_of(b"y" * 51, number) for number in (0, 1)]
+    rows, (loss,) = read(store([*good, *bad]))
+    assert values(rows) == [b"x" * 100]
+    assert (loss.first, loss.expected) == (3, "a message of up to 100 bytes")
+
+
+@pytest.mark.parametrize("run_bytes", [1, 1 << 20])
+def test_what_the_messages_of_a_run_become_is_bounded(
+    run_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(codecs, "MAX_RUN_BYTES", 1 << 20)
+    monkeypatch.setattr(codecs, "MAX_RUN_RATIO", 1)
+    entry = single(bytes(300_000), codec=Codec.ZSTD)
+    written = [
+        chunk for number in range(10) for chunk in entry.encode_chunks(20, f"m{number}")
+    ]
+    ends = [len(written) * (number + 1) // 10 - 1 for number in range(10)]
+    rows, losses = read(store(written), run_bytes=run_bytes)
+    whole = 10 if run_bytes == 1 else 3
+    assert [row["__entryId"] for row in rows] == ends[:whole]
+    assert [loss.first for loss in losses] == ends[whole:]
+    assert all("a run that fits into memory" in str(loss) for loss in losses)
 
 
 def test_how_far_back_a_beginning_is_looked_for(
