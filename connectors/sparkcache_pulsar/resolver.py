@@ -57,9 +57,9 @@ class Resolver:
 
     def resolve(self, key: RunKey, run: DecodedRun) -> DecodedRun:
         """Return the rows of a run, the next one that the task reads."""
+        self._transactions.learn(key, run)
         if not any(map(parts.has_columns, run.batches)):
             return run
-        self._transactions.learn(key, run)
         batches: list[pa.RecordBatch] = []
         losses: list[Loss] = []
         self._room = Room()

@@ -24,9 +24,10 @@ from sparkcache_pulsar.testing import (
 from .topics import TOPIC, TXN_ABORT, TXN_COMMIT, expected_rows, store
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    from sparkcache.model import Loss
+    from sparkcache.connector import DecodedRun
+    from sparkcache.model import Loss, RunKey
 
     from .topics import Row
 
@@ -263,6 +264,46 @@ def test_an_end_in_a_later_ledger() -> None:
     store([b"", *ENCODED[4:]], ledger=9, storage=storage)
     rows, _ = read(storage, parts=2)
     assert values(rows) == [b"plain", b"one", b"more"]
+
+
+class Ahead:
+    """Neighbours of runs; knows how often they were looked at, and who still does."""
+
+    def __init__(self, runs: Sequence[tuple[RunKey, DecodedRun]]) -> None:
+        self._runs = runs
+        self.begun = self.open = 0
+
+    def before(self) -> Iterator[Iterator[DecodedRun]]:
+        return iter(())
+
+    def behind(self, key: RunKey) -> Iterator[tuple[RunKey, DecodedRun]]:
+        self.begun += 1
+        self.open += 1
+        try:
+            yield from (found for found in self._runs if found[0].run > key.run)
+        finally:
+            self.open -= 1
+
+
+def test_who_looks_ahead_goes_on_from_there_until_overtaken() -> None:
+    """Each run has a message of a transaction that ends in the next one."""
+    written = [single(b"plain")]
+    for number in range(9):
+        txn = (0, number)
+        written += [single(b"x", txn=txn), marker(txn, TXN_COMMIT)]
+    written += [single(b"plain")] * 6
+    encoded = [entry.encode() for entry in written]
+    size = sum(map(len, encoded)) // len(encoded) + 12  # of one, with its frame
+    runs = list(decoded_runs(CONNECTOR, store(encoded), TOPIC, run_bytes=2 * size))
+    assert {key.run.last - key.run.first for key, _ in runs[:-1]} == {1}
+    ahead = Ahead(runs)
+    resolver = CONNECTOR.resolver("", ahead)
+    found = [
+        (sum(map(len, resolver.resolve(key, run).batches)), ahead.open)
+        for key, run in runs
+    ]
+    assert found == [(2, 1), *[(1, 1)] * 9, (2, 0), (2, 0), (1, 0)]
+    assert ahead.begun == 1
 
 
 def test_runs_without_transactions_have_the_column_all_the_same() -> None:
