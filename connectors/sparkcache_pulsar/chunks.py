@@ -67,16 +67,46 @@ class Chunks:
         return None if come is None else _in_order(come)
 
 
-def put_together(count: int, chunks: list[Chunk]) -> bytes:
+class Room:
+    """What the messages that end in one run may become: they are in memory together.
+
+    Source: `codecs.most_of_run`. Different here: what is stored are all their chunks.
+    """
+
+    def __init__(self) -> None:
+        self._stored_bytes = self._taken_bytes = 0
+
+    def __repr__(self) -> str:
+        return f"Room({self._taken_bytes} bytes of {self._stored_bytes})"
+
+    def take(self, stored_bytes: int, size_bytes: int) -> None:
+        """Take room for a message; raises DamagedMessageError if there is none."""
+        stored_bytes += self._stored_bytes
+        size_bytes += self._taken_bytes
+        if size_bytes > codecs.most_of_run(stored_bytes):
+            raise DamagedMessageError(*codecs.TOO_MUCH)
+        self._stored_bytes, self._taken_bytes = stored_bytes, size_bytes
+
+
+def put_together(count: int, chunks: list[Chunk], room: Room) -> bytes:
     """Return the payload of a message of so many chunks; raises DamagedMessageError."""
     if len(chunks) < count:
         raise DamagedMessageError(
             f"a message of {count} chunks",
             f"no chunk {len(chunks)} in what comes before the last one",
         )
-    data = b"".join(chunk.data for chunk in chunks)
     last = chunks[-1]
-    if last.codec == codecs.NONE:
+    stored_bytes = sum(len(chunk.data) for chunk in chunks)
+    is_plain = last.codec == codecs.NONE
+    size_bytes = stored_bytes if is_plain else last.decoded_bytes
+    if size_bytes > codecs.MAX_PAYLOAD_BYTES:
+        raise DamagedMessageError(
+            f"a message of up to {codecs.MAX_PAYLOAD_BYTES} bytes",
+            f"one of {size_bytes}",
+        )
+    room.take(stored_bytes, size_bytes)
+    data = b"".join(chunk.data for chunk in chunks)
+    if is_plain:
         return data
     target = np.empty(last.decoded_bytes, np.uint8)
     fault = codecs.decompress(last.codec, np.frombuffer(data, np.uint8), target)

@@ -94,7 +94,7 @@ def columns(
     lanes = entry[rows]
     uuid = metadata.ranges[fields.UUID]
     data = messages.buffer.data
-    sizes = metadata.numbers[fields.UNCOMPRESSED_SIZE].value
+    sizes = metadata.numbers[fields.UNCOMPRESSED_SIZE].signed
     chunks: list[dict[str, object] | None] = [None] * len(entry)
     for row, lane in zip(rows.tolist(), lanes.tolist(), strict=True):
         start, length = messages.value.start[row], messages.value.length[row]

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from sparkcache.connector import DecodedRun
 from sparkcache.model import Loss
 from sparkcache_pulsar import parts
-from sparkcache_pulsar.chunks import Chunks, put_together
+from sparkcache_pulsar.chunks import Chunks, Room, put_together
 from sparkcache_pulsar.faults import DamagedMessageError
 from sparkcache_pulsar.isolation import STATE, Isolation, State
 from sparkcache_pulsar.message_ids import chunked
@@ -47,6 +47,7 @@ class Resolver:
         self._values = how.values
         self._isolation = how.isolation
         self._chunks = Chunks(neighbours.before)
+        self._room = Room()
         self._transactions = Transactions(neighbours.behind)
         self._undecided = 0
         self._has_warned = False
@@ -56,11 +57,12 @@ class Resolver:
 
     def resolve(self, key: RunKey, run: DecodedRun) -> DecodedRun:
         """Return the rows of a run, the next one that the task reads."""
+        self._transactions.learn(key, run)
         if not any(map(parts.has_columns, run.batches)):
             return run
-        self._transactions.learn(key, run)
         batches: list[pa.RecordBatch] = []
         losses: list[Loss] = []
+        self._room = Room()
         for batch in run.batches:
             batches += self._rows(key, batch, losses)
         self._warn(key)
@@ -94,7 +96,7 @@ class Resolver:
             if chunks is None:
                 continue
             try:
-                payload = put_together(last.chunks, chunks)
+                payload = put_together(last.chunks, chunks, self._room)
                 keys = batch.slice(row, 1).column("__key")
                 found = self._values.of_payload(payload, keys)
             except DamagedMessageError as error:

@@ -19,7 +19,7 @@ from sparkcache.errors import ConfigError
 from sparkcache.units import parse_seconds
 from sparkcache_pulsar.entries import publish_time
 from sparkcache_pulsar.forms import form_of
-from sparkcache_pulsar.frames import FRAME_HEADER_BYTES, HEADER_BYTES
+from sparkcache_pulsar.frames import HEADER_BYTES, Walk
 from sparkcache_pulsar.sequencefile import Layout
 
 if TYPE_CHECKING:
@@ -31,8 +31,7 @@ if TYPE_CHECKING:
 OPTION = "maxTimeSkew"
 
 _DEFAULT = "1h"
-_PROBE_BYTES = 1 << 12
-_MAX_PROBE_BYTES = 1 << 20
+_PROBE_BYTES = 1 << 16, 1 << 20, 8 << 20  # an entry of 5 MiB is in the last
 _log = logging.getLogger(__name__)
 
 
@@ -106,7 +105,7 @@ def _first_us(storage: Storage, ledger: Ledger, extent: Extent) -> int | None:
     """Return the time of a block's first message; None if it cannot be told."""
     if Layout.parse(form_of(ledger)) is not None:
         return None
-    for most_bytes in (_PROBE_BYTES, _MAX_PROBE_BYTES):
+    for most_bytes in _PROBE_BYTES:
         size_bytes = min(most_bytes, extent.size_bytes)
         stream = storage.open(ledger.object, extent.offset, size_bytes)
         data = bytearray()
@@ -115,7 +114,11 @@ def _first_us(storage: Storage, ledger: Ledger, extent: Extent) -> int | None:
                 data += chunk
         finally:
             stream.close()
-        millis = publish_time(bytes(data[HEADER_BYTES + FRAME_HEADER_BYTES :]))
+        walk = Walk(extent.first, HEADER_BYTES)
+        walk.advance(data, extent.last, extent.size_bytes)
+        millis = publish_time(bytes(data), walk.starts)
         if millis is not None:
             return millis * 1000
+        if walk.fault is not None or size_bytes == extent.size_bytes:
+            break
     return None

@@ -40,33 +40,38 @@ class Transactions:
     def __init__(self, behind: Behind) -> None:
         self._behind = behind
         self._committed: dict[str, bool] = {}
-        self._ahead: Iterator[tuple[RunKey, DecodedRun]] = iter(())
+        self._ahead: Iterator[tuple[RunKey, DecodedRun]] | None = None
         self._reached = Position(-1, 0)
 
     def __repr__(self) -> str:
         return f"Transactions({len(self._committed)} ended)"
 
     def learn(self, key: RunKey, run: DecodedRun) -> None:
-        """Note which transactions end in a run."""
-        for batch in run.batches:
-            if parts.has_columns(batch):
-                self._committed.update(parts.outcomes_of(batch))
-        self._reached = max(self._reached, _end(key))
+        """Note which transactions end in the next run that the task reads."""
+        if _end(key) > self._reached:
+            self._ahead = None  # it has been overtaken, and would hold what it read
+            self._note(key, run)
 
     def state(self, transaction: str, key: RunKey) -> State:
-        """Return how a transaction ended that has a message in a run.
+        """Return how a transaction ended that has a message in the last run learned.
 
         Looks as far ahead as that is told: to the topic's end, if it is not.
         """
-        if self._reached == _end(key):
-            self._ahead = self._behind(key)
         while transaction not in self._committed:
+            if self._ahead is None:
+                self._ahead = self._behind(key)
             following = next(self._ahead, None)
             if following is None:
                 return State.UNDECIDED
-            self.learn(*following)
+            self._note(*following)
         committed = self._committed[transaction]
         return State.COMMITTED if committed else State.ABORTED
+
+    def _note(self, key: RunKey, run: DecodedRun) -> None:
+        for batch in run.batches:
+            if parts.has_columns(batch):
+                self._committed.update(parts.outcomes_of(batch))
+        self._reached = _end(key)
 
 
 def _end(key: RunKey) -> Position:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass
 from functools import cached_property
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from sparkcache import connector as connectors
@@ -66,7 +67,7 @@ class Neighbours:
             while stop:
                 start = max(0, stop - size)
                 group = Stretch(ledger, extent, tuple(runs), start, stop, at)
-                yield (run for _, run in self._read(group))
+                yield map(itemgetter(1), self._read(group))
                 stop, size = start, 2 * size
 
     def behind(self, key: RunKey) -> Iterator[tuple[RunKey, DecodedRun]]:
@@ -87,6 +88,7 @@ class Neighbours:
         return connector.runs(extent, self.scan.config.run_bytes)
 
     def _read(self, stretch: Stretch) -> Iterator[tuple[RunKey, DecodedRun]]:
+        """Yield the runs of a stretch, and refer to none of them: zip() would."""
         end = stretch.at + stretch.extent.size_bytes
         runs = read_scan(
             Scan(self.scan.root, self.scan.config, (stretch,)),
@@ -95,5 +97,5 @@ class Neighbours:
             settings=self.settings,
             plans=(),
         )
-        keys = (stretch.key(index) for index in range(stretch.start, stretch.stop))
-        return zip(keys, runs, strict=True)
+        for index in range(stretch.start, stretch.stop):
+            yield stretch.key(index), next(runs)

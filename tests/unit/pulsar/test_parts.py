@@ -12,15 +12,22 @@ from hypothesis import given, settings
 
 from sparkcache.errors import ConfigError
 from sparkcache.testing import MemoryStorage, decoded_runs, resolved_rows
-from sparkcache_pulsar import PulsarConnector, chunks
-from sparkcache_pulsar.testing import Codec, Entry, Message
+from sparkcache_pulsar import PulsarConnector, chunks, codecs
+from sparkcache_pulsar.testing import (
+    Codec,
+    Entry,
+    Message,
+    bytes_field,
+    varint_field,
+)
 
 from .topics import TOPIC, TXN_ABORT, TXN_COMMIT, expected_rows, store
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    from sparkcache.model import Loss
+    from sparkcache.connector import DecodedRun
+    from sparkcache.model import Loss, RunKey
 
     from .topics import Row
 
@@ -143,6 +150,45 @@ def test_chunks_that_do_not_decompress_are_a_loss() -> None:
     assert "ZSTD" in loss.expected
 
 
+def chunk_of(data: bytes, number: int, fields: bytes = b"") -> Entry:
+    """One of two, of a message that says it has 6 bytes."""
+    chunk = varint_field(27, 2) + varint_field(28, 6) + varint_field(29, number)
+    return single(data, extra_metadata=bytes_field(26, b"m") + chunk + fields)
+
+
+def test_a_size_beyond_int64_says_nothing_of_chunks_that_are_plain() -> None:
+    size = varint_field(9, 2**64 - 1)
+    rows, losses = read(store([chunk_of(b"x", 0, size), chunk_of(b"y", 1, size)]))
+    assert (values(rows), losses) == ([b"xy"], [])
+
+
+def test_chunks_that_are_more_than_they_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(codecs, "MAX_PAYLOAD_BYTES", 100)
+    good = [chunk_of(b"x" * 50, number) for number in (0, 1)]
+    bad = [chunk_of(b"y" * 51, number) for number in (0, 1)]
+    rows, (loss,) = read(store([*good, *bad]))
+    assert values(rows) == [b"x" * 100]
+    assert (loss.first, loss.expected) == (3, "a message of up to 100 bytes")
+
+
+@pytest.mark.parametrize("run_bytes", [1, 1 << 20])
+def test_what_the_messages_of_a_run_become_is_bounded(
+    run_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(codecs, "MAX_RUN_BYTES", 1 << 20)
+    monkeypatch.setattr(codecs, "MAX_RUN_RATIO", 1)
+    entry = single(bytes(300_000), codec=Codec.ZSTD)
+    written = [
+        chunk for number in range(10) for chunk in entry.encode_chunks(20, f"m{number}")
+    ]
+    ends = [len(written) * (number + 1) // 10 - 1 for number in range(10)]
+    rows, losses = read(store(written), run_bytes=run_bytes)
+    whole = 10 if run_bytes == 1 else 3
+    assert [row["__entryId"] for row in rows] == ends[:whole]
+    assert [loss.first for loss in losses] == ends[whole:]
+    assert all("a run that fits into memory" in str(loss) for loss in losses)
+
+
 def test_how_far_back_a_beginning_is_looked_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -218,6 +264,46 @@ def test_an_end_in_a_later_ledger() -> None:
     store([b"", *ENCODED[4:]], ledger=9, storage=storage)
     rows, _ = read(storage, parts=2)
     assert values(rows) == [b"plain", b"one", b"more"]
+
+
+class Ahead:
+    """Neighbours of runs; knows how often they were looked at, and who still does."""
+
+    def __init__(self, runs: Sequence[tuple[RunKey, DecodedRun]]) -> None:
+        self._runs = runs
+        self.begun = self.open = 0
+
+    def before(self) -> Iterator[Iterator[DecodedRun]]:
+        return iter(())
+
+    def behind(self, key: RunKey) -> Iterator[tuple[RunKey, DecodedRun]]:
+        self.begun += 1
+        self.open += 1
+        try:
+            yield from (found for found in self._runs if found[0].run > key.run)
+        finally:
+            self.open -= 1
+
+
+def test_who_looks_ahead_goes_on_from_there_until_overtaken() -> None:
+    """Each run has a message of a transaction that ends in the next one."""
+    written = [single(b"plain")]
+    for number in range(9):
+        txn = (0, number)
+        written += [single(b"x", txn=txn), marker(txn, TXN_COMMIT)]
+    written += [single(b"plain")] * 6
+    encoded = [entry.encode() for entry in written]
+    size = sum(map(len, encoded)) // len(encoded) + 12  # of one, with its frame
+    runs = list(decoded_runs(CONNECTOR, store(encoded), TOPIC, run_bytes=2 * size))
+    assert {key.run.last - key.run.first for key, _ in runs[:-1]} == {1}
+    ahead = Ahead(runs)
+    resolver = CONNECTOR.resolver("", ahead)
+    found = [
+        (sum(map(len, resolver.resolve(key, run).batches)), ahead.open)
+        for key, run in runs
+    ]
+    assert found == [(2, 1), *[(1, 1)] * 9, (2, 0), (2, 0), (1, 0)]
+    assert ahead.begun == 1
 
 
 def test_runs_without_transactions_have_the_column_all_the_same() -> None:

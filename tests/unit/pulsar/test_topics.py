@@ -15,7 +15,7 @@ from sparkcache.testing import MemoryStorage
 from sparkcache_pulsar import PulsarConnector
 from sparkcache_pulsar.testing import Entry, Message
 
-from .topics import TOPIC, store
+from .topics import TOPIC, TXN_ABORT, store
 
 CONNECTOR = PulsarConnector()
 ONE = [Entry((Message(b"x"),))]
@@ -199,6 +199,41 @@ def test_a_block_that_begins_with_what_cannot_be_read() -> None:
     entries[1] = b"\xff" * len(entries[1])
     storage = store(entries, max_block_bytes=len(entries[0]) + 152)
     assert kept(storage, 3, None) == range(3)
+
+
+@pytest.mark.parametrize("bit", [23, 33, 40, 48, 54, 78])
+def test_a_block_that_begins_with_a_time_that_was_damaged(bit: int) -> None:
+    """Of which the checksum tells, and nothing else does."""
+    now = 1_700_000_000_000
+    entries = [
+        Entry((Message(b"x"),), publish_time_ms=now + 1_000 * second).encode()
+        for second in range(8)
+    ]
+    damaged = bytearray(entries[4])
+    damaged[22 + bit // 8] ^= 1 << bit % 8
+    entries[4] = bytes(damaged)
+    storage = store(entries, max_block_bytes=len(damaged) + 152)
+    assert kept(storage, now, now + 8_000, "1h") == range(8)
+
+
+@pytest.mark.parametrize("marker", [TXN_ABORT, 10])
+def test_a_block_that_begins_with_what_a_broker_wrote(marker: int) -> None:
+    """Whose clock is not that of producers."""
+    entries = []
+    for second in range(1, 9):
+        mark = Entry(
+            (Message(),), False, publish_time_ms=9_999_000, txn=(0, 1), marker=marker
+        )
+        message = Entry((Message(b"x"),), publish_time_ms=1_000 * second)
+        entries += [mark.encode(), message.encode()]
+    size = 140 + 12 + len(entries[0]) + 12 + len(entries[1])
+    storage = store(entries, max_block_bytes=size)
+    assert kept(storage, 5_000, 7_000) == range(3, 6)
+
+
+def test_a_block_that_begins_with_a_large_entry() -> None:
+    storage = blocks([1_000, 2_000, 3_000], value=bytes(5 << 20))
+    assert kept(storage, 3_000, None) == range(1, 3)
 
 
 def test_a_storage_that_fails() -> None:

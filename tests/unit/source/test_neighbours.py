@@ -1,0 +1,71 @@
+"""The runs around those that a task reads."""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING
+
+import pytest
+
+from sparkcache.config import CacheConfig
+from sparkcache.consumers import Consumer
+from sparkcache.fetch import Scan, Stretch
+from sparkcache.model import ReadToken, placed
+from sparkcache.source.neighbours import Neighbours
+from sparkcache.source.settings import TaskSettings
+from sparkcache.source.topic_map import TopicMap
+from sparkcache.storage import Traffic, open_storage
+from sparkcache_pulsar import PulsarConnector
+from sparkcache_pulsar.testing import Entry, Message, ledger_objects, write_directory
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TOPIC = "persistent://shop/eu/orders"
+RUNS = 9
+
+
+@pytest.fixture
+def neighbours(tmp_path: Path) -> Neighbours:
+    """Of a task that reads the run in the middle."""
+    connector, root = PulsarConnector(), tmp_path.as_uri()
+    entry = Entry((Message(b"x" * 2_000),)).encode()
+    write_directory(tmp_path, ledger_objects(TOPIC, 7, [entry] * RUNS))
+    config = CacheConfig(enabled=False, run_bytes=1 << 10)
+    storage = open_storage(root, config, Traffic())
+    ledgers = connector.catalog(storage, {}).snapshot(TOPIC).ledgers
+    (ledger, (extent,)) = ledgers[0].ledger, ledgers[0].extents
+    runs = tuple(connector.runs(extent, config.run_bytes))
+    assert len(runs) == RUNS
+    middle = Stretch(ledger, extent, runs, RUNS // 2, RUNS // 2 + 1)
+    return Neighbours(
+        TopicMap(ledgers),
+        Scan(root, config, (middle,)),
+        Consumer(placed(TOPIC, root)),
+        TaskSettings(ReadToken(0, 0), 0, config, ()),
+        config,
+    )
+
+
+def test_runs_behind_in_order(neighbours: Neighbours) -> None:
+    (middle,) = neighbours.scan.keys()
+    found = [key.run.first for key, _ in neighbours.behind(middle)]
+    assert found == [5, 6, 7, 8]
+
+
+def test_runs_before_in_groups_that_grow(neighbours: Neighbours) -> None:
+    found = [
+        [run.batches[0]["__entryId"][0].as_py() for run in group]
+        for group in neighbours.before()
+    ]
+    assert found == [[3], [1, 2], [0]]
+
+
+def test_what_was_read_is_not_held_meanwhile(neighbours: Neighbours) -> None:
+    (middle,) = neighbours.scan.keys()
+    behind = neighbours.behind(middle)
+    behind_batch = weakref.ref(next(behind)[1].batches[0])
+    group = next(neighbours.before())
+    before_batch = weakref.ref(next(group).batches[0])
+    assert behind_batch() is None
+    assert before_batch() is None
