@@ -10,6 +10,7 @@ With a manifest, the ledgers that it lists are the topic's, and no others.
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import partial
@@ -63,10 +64,10 @@ class Catalog:
         self._manifest = read_manifest(storage, options)
         self._fails = options.get("failOnDataLoss", "true") != "false"
         self._decoding = decoding
-        self._uploads = read_uploads(storage)
+        self._listing = _Listing(read_uploads(storage))
 
     def __repr__(self) -> str:
-        return f"Catalog({self._storage.root}, {len(self._uploads)} uploads)"
+        return f"Catalog({self._storage.root}, {self._listing!r})"
 
     def select(self, selection: Selection) -> Sequence[str]:
         """Return the topics that are meant; of a partitioned one, all partitions.
@@ -99,7 +100,7 @@ class Catalog:
         found = self._find(topic)
         if found.missing:
             # A broker may have written or deleted ledgers since the bucket was listed.
-            self._uploads = read_uploads(self._storage)
+            self._listing = _Listing(read_uploads(self._storage))
             found = self._find(topic)
         if found.missing and self._fails:
             raise found.missing[0].fault
@@ -127,25 +128,30 @@ class Catalog:
 
     def _topics(self, listed: str = "") -> Set[str]:
         """Return the topics in the bucket; `listed` is that of the manifest, if any."""
-        manifest = self._manifest if listed and self._manifest else {}
-        return set(find_owners(self._uploads, listed, manifest).values())
+        return set(self._owners(listed).values())
+
+    def _owners(self, topic: str) -> Mapping[int, str]:
+        """Return the topic of each ledger; `topic` is that of the manifest, if any."""
+        if topic and self._manifest:
+            return find_owners(self._listing.uploads, topic, self._manifest)
+        return self._listing.owners
 
     def _find(self, topic: str) -> _Found:
         """Choose what to read of a topic."""
-        manifest, root = self._manifest, self._storage.root
-        owners = find_owners(self._uploads, topic, manifest or {})
-        segments = [upload for upload in self._uploads if upload.is_piece]
-        nameless = {upload.uuid for upload in segments if upload.ledger not in owners}
+        manifest, root, listing = self._manifest, self._storage.root, self._listing
+        owners = self._owners(topic)
+        nameless = {
+            upload.uuid for upload in listing.segments if upload.ledger not in owners
+        }
         found = _Found(set(owners.values()), nameless)
-        grouped = groupby(self._uploads, key=lambda upload: upload.ledger)
-        of_ledger = {ledger: list(group) for ledger, group in grouped}
-        anybodys = of_ledger.pop(NO_LEDGER, [])
         as_ledger = partial(_ledger, placed(topic, root), self._decoding)
         offloaded = [id_ for id_, of in (manifest or {}).items() if of.is_offloaded]
         newest = max(offloaded, default=-1)
-        for ledger in sorted(of_ledger if manifest is None else manifest):
+        for ledger in sorted(listing.of(topic) if manifest is None else manifest):
             listed = manifest[ledger] if manifest is not None else None
-            mine = of_topic(of_ledger.get(ledger, []), topic, owners.get(ledger))
+            mine = of_topic(
+                listing.of_ledger.get(ledger, []), topic, owners.get(ledger)
+            )
             if mine:
                 last = partial(_last, self._storage)
                 covered = cover(mine, listed, root, as_ledger, last)
@@ -158,7 +164,7 @@ class Catalog:
                 end = max(listed.entries - 1, 0)
                 found.missing.append(nowhere(root, ledger, 0, end))
         if manifest is None or found.missing:
-            found.missing += map(given_up, anybodys)
+            found.missing += map(given_up, listing.anybodys)
         return found
 
     def _unknown(self, option: str, like: str) -> str:
@@ -173,6 +179,39 @@ class Catalog:
             f"option {option}: no offloaded ledger of it in {self._storage.root}; "
             f"{there_is}{more}{beside}"
         )
+
+
+class _Listing:
+    """The uploads in a bucket, by ledger and by topic.
+
+    Attributes:
+        uploads: All of them.
+        segments: Those in the streaming format.
+        of_ledger: Those of each ledger.
+        anybodys: Those of which not even the ledger is known.
+        owners: The topic of each ledger, as far as uploads say it.
+
+    """
+
+    def __init__(self, uploads: Sequence[Upload]) -> None:
+        self.uploads = uploads
+        self.segments = [upload for upload in uploads if upload.is_piece]
+        grouped = groupby(uploads, key=lambda upload: upload.ledger)
+        self.of_ledger = {ledger: list(group) for ledger, group in grouped}
+        self.anybodys = self.of_ledger.pop(NO_LEDGER, [])
+        self.owners = find_owners(uploads, "", ())
+        self._ledgers: defaultdict[str | None, set[int]] = defaultdict(set)
+        for ledger, group in self.of_ledger.items():
+            for upload in group:
+                topic = upload.topic or self.owners.get(ledger)
+                self._ledgers[topic].add(ledger)
+
+    def __repr__(self) -> str:
+        return f"<{len(self.uploads)} uploads>"
+
+    def of(self, topic: str) -> Set[int]:
+        """Return the ledgers that are, or could be, of a topic."""
+        return self._ledgers[topic] | self._ledgers[None]
 
 
 @dataclass(slots=True)
