@@ -75,7 +75,7 @@ class Resolver:
         whole = dict(self._messages(key, batch, losses))
         chunks = np.flatnonzero(batch.column(parts.CHUNK).is_valid().to_numpy(False))
         states = self._states(key, batch)
-        wanted = self._are_wanted(batch, states)
+        wanted = self._are_wanted(key, batch, states, losses)
         rows = batch.select(range(batch.num_columns - len(parts.COLUMNS)))
         if self._isolation is Isolation.UNCOMMITTED:
             place = rows.schema.get_field_index(STATE.name)
@@ -114,13 +114,32 @@ class Resolver:
         ]
         return pa.array(of_each, pa.string()).take(encoded.indices)
 
-    def _are_wanted(self, batch: pa.RecordBatch, states: pa.Array) -> Bools:
+    def _are_wanted(
+        self,
+        key: RunKey,
+        batch: pa.RecordBatch,
+        states: pa.Array,
+        losses: list[Loss],
+    ) -> Bools:
         """Tell which rows may be messages that are wanted."""
         no_outcome: Bools = batch.column(parts.OUTCOME).is_null().to_numpy(False)
         if self._isolation is Isolation.UNCOMMITTED:
             return no_outcome
         left = pc.equal(states, State.UNDECIDED).fill_null(False).to_numpy(False)
-        self._undecided += int((left & no_outcome).sum())
+        left &= no_outcome
+        if left.any() and (lost := self._transactions.lost_behind(key)) is not None:
+            expected = "the end of the transaction of a message"
+            found = (
+                f"none, where entries {lost.ledger}:{lost.first}-{lost.last} are lost"
+            )
+            place = lost.uri, lost.offset, key.ledger.id
+            entries = batch.column("__entryId").filter(pa.array(left)).unique()
+            losses += [
+                Loss(*place, entry, entry, expected, found)
+                for entry in entries.to_pylist()
+            ]
+            left[:] = False
+        self._undecided += int(left.sum())
         wanted: Bools = (
             pc.equal(states, State.COMMITTED).fill_null(True).to_numpy(False)
         )

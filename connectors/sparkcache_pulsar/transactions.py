@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sparkcache.connector import DecodedRun
-    from sparkcache.model import RunKey
+    from sparkcache.model import Loss, RunKey
 
 
 class Behind(Protocol):
@@ -40,6 +40,7 @@ class Transactions:
     def __init__(self, behind: Behind) -> None:
         self._behind = behind
         self._committed: dict[str, bool] = {}
+        self._losses: list[Loss] = []
         self._ahead: Iterator[tuple[RunKey, DecodedRun]] | None = None
         self._reached = Position(-1, 0)
 
@@ -67,7 +68,14 @@ class Transactions:
         committed = self._committed[transaction]
         return State.COMMITTED if committed else State.ABORTED
 
+    def lost_behind(self, key: RunKey) -> Loss | None:
+        """Return entries behind the beginning of a run that may have told an end."""
+        begin = key.ledger.id, key.run.first
+        behind = (loss for loss in self._losses if (loss.ledger, loss.last) >= begin)
+        return next(behind, None)
+
     def _note(self, key: RunKey, run: DecodedRun) -> None:
+        self._losses += run.losses
         for batch in run.batches:
             if parts.has_columns(batch):
                 self._committed.update(parts.outcomes_of(batch))

@@ -253,6 +253,27 @@ def test_what_was_not_can_be_read_with_its_state(parts: int) -> None:
     ]
 
 
+@pytest.mark.parametrize("parts", range(1, 6))
+def test_what_a_damaged_end_leaves_undecided_is_a_loss(parts: int) -> None:
+    """As it may have been committed. Only what is lost behind it can be its end."""
+    damaged = bytearray(marker(ONE, TXN_COMMIT).encode())
+    damaged[-1] ^= 1
+    earlier = bytes(damaged)
+    written = [single(b"one", txn=ONE), single(b"plain"), single(b"two", txn=TWO)]
+    encoded = [entry.encode() for entry in written]
+    rows, losses = read(store([*encoded, bytes(damaged)]), parts=parts)
+    assert values(rows) == [b"plain"]
+    assert [loss.first for loss in losses] == [0, 2, 3]
+    assert "the end of the transaction" in str(losses[0])
+    assert "entries 7:3-3 are lost" in str(losses[0])
+    rows, losses = read(store([earlier, *encoded]), parts=parts)
+    assert values(rows) == [b"plain"]
+    assert [loss.first for loss in losses] == [0]
+    rows, losses = read(store([*encoded, bytes(damaged)]), UNCOMMITTED, parts=parts)
+    assert [row["__txnState"] for row in rows] == ["undecided", None, "undecided"]
+    assert [loss.first for loss in losses] == [3]
+
+
 def test_what_is_undecided_is_told(caplog: pytest.LogCaptureFixture) -> None:
     read(store(ENCODED))
     (record,) = caplog.records
