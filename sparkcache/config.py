@@ -166,6 +166,12 @@ class CacheConfig:
     ttl_expected_s: float = _seconds(
         3600, "How long a run waits for a planned reader before it is queued again."
     )
+    max_life_s: float = _seconds(
+        0,
+        "How long a run lives in all since it was loaded, whatever is read of it or "
+        "planned: a run read every 9 s outlives ttlAfterRead for ever. What a task has "
+        "mapped by then stays valid. 0: no cap.",
+    )
     max_requeues: int = _setting(
         5,
         "How often a run is queued again while planned readers have not come.",

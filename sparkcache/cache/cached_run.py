@@ -37,6 +37,7 @@ class CachedRun(Generic[V]):
         accessed: Looked up since it was inserted or last spared.
         was_read: Read since it was inserted, where reads change the time to live.
         since_s: When its time began.
+        inserted_s: When its life began.
         deadlines: The queue in which its time runs; None unless KEPT.
 
     """
@@ -51,6 +52,7 @@ class CachedRun(Generic[V]):
     accessed: bool = False
     was_read: bool = False
     since_s: float = 0.0
+    inserted_s: float = 0.0
     deadlines: DeadlineQueue[V] | None = None
 
     def __repr__(self) -> str:

@@ -45,6 +45,10 @@ class DeadlineQueue(Generic[V]):
         """Find the run that ends first."""
         return next(iter(self._runs), None)
 
+    def end_s(self, run: CachedRun[V]) -> float:
+        """When the run's time ends, if it does not begin anew."""
+        return run.since_s + self.ttl_s
+
     def check(self) -> None:
         """Assert the invariants. For tests: O(n)."""
         assert all(run.deadlines is self for run in self._runs)

@@ -5,11 +5,14 @@ still expected to. Each state has one time to live, hence one queue that is in o
 deadlines by itself, and finding what is over costs the three heads: no heap, no timer
 wheel. A run changes queues only as its time begins anew, at the tail.
 
+Beside that each run has one life, from its insertion on, which may have a cap.
+
 Deadlines are included: at `since + ttl` exactly, the time is over.
 
 Source: the exact semantics are those of Caffeine with the dual `Expiry` of Apache
 RocketMQ (issue 10572). Different here: reads within a second of each other count fully
-too, and runs with reads to come have a time of their own, after PIP-430.
+too, and runs with reads to come have a time of their own, after PIP-430; and there is
+a cap, without which a run that is read again and again never ends.
 """
 
 from __future__ import annotations
@@ -18,35 +21,36 @@ from math import inf
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from sparkcache.cache.deadline_queue import DeadlineQueue
+from sparkcache.cache.life_cap import LifeCap
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from sparkcache.cache.cached_run import CachedRun
+    from sparkcache.cache.counters import Counters
     from sparkcache.cache.settings import Ttl
 
 V = TypeVar("V")
 
 
 class Expiry(Generic[V]):
-    """The time of every run held.
+    """The time of every run held, and its life."""
 
-    Attributes:
-        queues: One per state. A pass visits them in this order, for a run that was
-            spared never moves to one before.
-
-    """
-
-    def __init__(self, ttl: Ttl) -> None:
+    def __init__(self, ttl: Ttl, counters: Counters) -> None:
+        self._counters = counters
+        self._lives: LifeCap[V] = LifeCap(inf)
         self._unread: DeadlineQueue[V] = DeadlineQueue(0.0)
         self._read: DeadlineQueue[V] = DeadlineQueue(0.0)
         self._expected: DeadlineQueue[V] = DeadlineQueue(0.0)
-        self.queues = (self._expected, self._read, self._unread)
+        # In the order of a pass, for a run that was spared never moves to one before.
+        self._queues = (self._expected, self._read, self._unread)
         self.configure(ttl)
 
     def __len__(self) -> int:
-        return sum(map(len, self.queues))
+        return sum(map(len, self._queues))
 
     def __repr__(self) -> str:
-        expected, read, unread = map(len, self.queues)
+        expected, read, unread = map(len, self._queues)
         return f"<{expected} runs expected, {read} read, {unread} unread>"
 
     def configure(self, ttl: Ttl) -> None:
@@ -61,6 +65,12 @@ class Expiry(Generic[V]):
             ttl.create_s if ttl.after_read_s is None else ttl.after_read_s
         )
         self._expected.ttl_s = ttl.expected_s
+        self._lives.max_life_s = ttl.max_life_s
+
+    def insert(self, run: CachedRun[V], now_s: float) -> None:
+        """Begin the run's life, and its time."""
+        self._lives.begin(run, now_s)
+        self.start(run, now_s)
 
     def start(self, run: CachedRun[V], now_s: float) -> None:
         """Begin the run's time, as its state now demands: the first or a fresh one."""
@@ -86,22 +96,46 @@ class Expiry(Generic[V]):
         """Forget a run."""
         if run.deadlines is not None:
             run.deadlines.remove(run)
+            self._lives.remove(run)
 
     def is_over(self, run: CachedRun[V], now_s: float) -> bool:
         """Whether the run's time has ended."""
         queue = run.deadlines
-        return queue is not None and now_s >= run.since_s + queue.ttl_s
+        return queue is not None and now_s >= queue.end_s(run)
+
+    def is_at_end(self, run: CachedRun[V], now_s: float) -> bool:
+        """Whether the run's life has ended, so that nothing spares it."""
+        return now_s >= self._lives.end_s(run)
+
+    def over(self, now_s: float) -> Iterator[CachedRun[V]]:
+        """Yield the runs whose life or time has ended.
+
+        Each has to be stopped, or started anew, before the next is asked for.
+        """
+        for queue in self._in_use():
+            while (run := queue.head()) is not None:
+                self._counters.looked_at += 1
+                if now_s < queue.end_s(run):
+                    break
+                yield run
 
     def next_deadline_s(self) -> float | None:
-        """When the next run's time ends; None if none does."""
+        """When the next run's life or time ends; None if none does."""
         first_s = inf
-        for queue in self.queues:
+        for queue in self._in_use():
             run = queue.head()
             if run is not None:
-                first_s = min(first_s, run.since_s + queue.ttl_s)
+                first_s = min(first_s, queue.end_s(run))
         return None if first_s == inf else first_s
 
     def check(self) -> None:
         """Assert the invariants. For tests: O(n)."""
-        for queue in self.queues:
+        for queue in self._queues:
             queue.check()
+        self._lives.check()
+        assert len(self._lives) == len(self)
+
+    def _in_use(self) -> tuple[DeadlineQueue[V] | LifeCap[V], ...]:
+        if self._lives.max_life_s == inf:
+            return self._queues
+        return (self._lives, *self._queues)

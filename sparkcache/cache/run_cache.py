@@ -21,11 +21,13 @@ no difference to a look-up, only to the memory.
 
 Source: Apache Pulsar PIP-430 (order, trigger, watermark, requeues) and RocketMQ's dual
 time to live. Different here: the limit is hard, because room is made before a run
-exists; and what could never fit evicts nothing.
+exists; what could never fit evicts nothing; and a pass over what is over can be cut
+into short ones.
 """
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from sparkcache.cache.cached_run import CachedRun, Place
@@ -63,7 +65,7 @@ class RunCache(Generic[V]):
         self._order: RemovalOrder[V] = RemovalOrder(
             settings, self.counters, Forecast() if foreseen is None else foreseen
         )
-        self._expiry: Expiry[V] = Expiry(settings.ttl)
+        self._expiry: Expiry[V] = Expiry(settings.ttl, self.counters)
         self._holdings = Holdings()
         self._ceiling_bytes = settings.max_bytes
         self._ceiling_runs = settings.max_runs
@@ -171,14 +173,14 @@ class RunCache(Generic[V]):
             old.expected_reads = expected_reads
             old.was_read = False
             self._order.renew(old)
-            self._expiry.start(old, now_s)
+            self._expiry.insert(old, now_s)
             return None
         run = CachedRun(key, value, size_bytes, expected_reads)
         self._holdings.keep(run)
         self._runs[key] = run
         self._topics.setdefault(key.ledger.topic, {})[run] = None
         self._order.add(run)
-        self._expiry.start(run, now_s)
+        self._expiry.insert(run, now_s)
         self.counters.inserted += 1
         return run
 
@@ -236,31 +238,47 @@ class RunCache(Generic[V]):
             self._expiry.start(run, now_s)
         return True
 
-    def expire(self, now_s: float) -> list[CachedRun[V]]:
+    def expire(
+        self, now_s: float, most_runs: float = inf, most_bytes: float = inf
+    ) -> list[CachedRun[V]]:
         """Remove the runs whose time is over; requeue those with reads to come.
 
-        Also frees what a lowered limit could not free at once.
+        Also frees what a lowered limit could not free at once. A pass ends early once
+        it has dealt with so many runs, or removed so many bytes; see `is_behind`.
         """
         removed = []
-        for queue in self._expiry.queues:
-            while (run := queue.head()) is not None:
-                self.counters.looked_at += 1
-                if not self._expiry.is_over(run, now_s):
-                    break
-                if self._order.spares(run):
-                    self._order.requeue(run)
-                    self._expiry.start(run, now_s)
-                    self.counters.requeued_expired += 1
-                else:
-                    self._remove(run)
-                    removed.append(run)
-        self.counters.expired += len(removed)
-        self._count_given_up(removed)
-        return removed + self._fit(now_s)
+        for run in self._expiry.over(now_s):
+            if self._is_dead(run, now_s):
+                self._remove(run)
+                removed.append(run)
+                most_bytes -= run.size_bytes
+            else:
+                self._order.requeue(run)
+                self._expiry.start(run, now_s)
+                self.counters.requeued_expired += 1
+            most_runs -= 1
+            if most_runs <= 0 or most_bytes <= 0:
+                break
+        self._count_expired(removed)
+        return removed if self.is_behind(now_s) else removed + self._fit(now_s)
+
+    def expire_run(self, key: RunKey, now_s: float) -> CachedRun[V] | None:
+        """Remove a run before its turn; None if it is not here, or a pass keeps it."""
+        run = self._runs.get(key)
+        if run is None or not self._is_dead(run, now_s):
+            return None
+        self._remove(run)
+        self._count_expired([run])
+        return run
 
     def next_deadline_s(self) -> float | None:
         """When `expire` will have work; None if never."""
         return self._expiry.next_deadline_s()
+
+    def is_behind(self, now_s: float) -> bool:
+        """Whether `expire` has work, because it ended early or was not called."""
+        deadline_s = self._expiry.next_deadline_s()
+        return deadline_s is not None and deadline_s <= now_s
 
     def evict(self, size_bytes: int, now_s: float) -> list[CachedRun[V]]:
         """Free at least so many bytes, if so many can be freed."""
@@ -329,6 +347,8 @@ class RunCache(Generic[V]):
         assert self._holdings.held.runs <= self._ceiling_runs
 
     def _is_dead(self, run: CachedRun[V], now_s: float) -> bool:
+        if self._expiry.is_at_end(run, now_s):
+            return True
         return self._expiry.is_over(run, now_s) and not self._order.spares(run)
 
     def _fit(self, now_s: float) -> list[CachedRun[V]]:
@@ -399,6 +419,10 @@ class RunCache(Generic[V]):
         del self._topics[topic][run]
         if not self._topics[topic]:
             del self._topics[topic]
+
+    def _count_expired(self, removed: list[CachedRun[V]]) -> None:
+        self.counters.expired += len(removed)
+        self._count_given_up(removed)
 
     def _count_given_up(self, removed: list[CachedRun[V]]) -> None:
         self.counters.given_up += sum(run.expected_reads > 0 for run in removed)

@@ -31,38 +31,50 @@ class Ttl:
             `create_s` is legal.
         expected_s: One with reads to come: since it was inserted, read or requeued,
             whichever was last.
+        max_life_s: Any, whatever its state: since it was inserted. A hard cap, for
+            the others begin anew again and again.
 
     """
 
     create_s: float
     after_read_s: float | None
     expected_s: float
+    max_life_s: float = inf
 
     def __post_init__(self) -> None:
         _require_time("create_s", self.create_s)
         _require_time("expected_s", self.expected_s)
+        _require_time("max_life_s", self.max_life_s)
         if self.after_read_s is not None:
             _require_time("after_read_s", self.after_read_s)
 
 
 def resolve_ttl(
-    create_s: float, after_read_s: float, *, legacy_s: float, expected_s: float
+    create_s: float,
+    after_read_s: float,
+    *,
+    legacy_s: float,
+    expected_s: float,
+    max_life_s: float = 0.0,
 ) -> Ttl:
     """Settle which durations hold when some are switched off (0 or negative).
 
     One of `create_s` and `after_read_s` switched off takes the legacy duration. Both
     off, or no legacy duration to take: the legacy policy, which is `legacy_s` since
     the last access. If that is off too, nothing is kept for reads nobody expects.
+    `max_life_s` switched off: there is no cap.
     """
     legacy_s = max(legacy_s, 0.0)
+    cap_s = max_life_s if max_life_s > 0 else inf
     both_off = create_s <= 0 and after_read_s <= 0
     one_off = create_s <= 0 or after_read_s <= 0
     if both_off or (one_off and not legacy_s):
-        return Ttl(legacy_s, legacy_s, expected_s)
+        return Ttl(legacy_s, legacy_s, expected_s, cap_s)
     return Ttl(
         create_s if create_s > 0 else legacy_s,
         after_read_s if after_read_s > 0 else legacy_s,
         expected_s,
+        cap_s,
     )
 
 

@@ -88,6 +88,7 @@ class _Server:
         listener.setblocking(False)
         self._listen()
         self._tick()
+        self._expire()
 
     def close(self) -> None:
         self.service.stop()
@@ -100,6 +101,10 @@ class _Server:
         self.service.tick()
         for pid in list(self._dying):
             self._bury(pid)
+
+    def _expire(self) -> None:
+        again_s = 0 if self.service.expire() else _TICK_S
+        self._loop.call_later(again_s, self._expire)  # after what has come meanwhile
 
     def _listen(self) -> None:
         self._loop.add_reader(self._listener, self._accept)

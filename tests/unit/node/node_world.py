@@ -339,6 +339,8 @@ class World:
 
     def advance(self, step_s: float) -> None:
         self.now_s += step_s
+        while self.service.expire():
+            self.service.check()
         self.service.tick()
 
     def memory_bytes(self) -> int:

@@ -617,7 +617,7 @@ def test_a_lower_limit_frees_what_nobody_maps() -> None:
     world.of(0, 1, epoch=1, settings=replace(CONFIG, max_bytes=SIZE))
     assert world.memory_bytes() == 2 * SIZE  # it may still map the last two
     reader.leave()
-    world.service.tick()
+    world.advance(0)
     assert world.memory_bytes() <= SIZE
 
 
