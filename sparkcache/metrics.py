@@ -25,6 +25,10 @@ class Metrics:
         retries: Requests to the storage made again.
         lost_entries: Entries that could not be decoded, counted at each load.
         inserts: Runs taken in.
+        loaded_bytes: Their size.
+        loaded_ahead: Those among them that nobody waited for yet.
+        wasted: Those among these that were removed before anybody read them.
+        wasted_bytes: Their size.
         evicted_by_size: Runs evicted to make room.
         evicted_by_ttl: Runs that outlived their time.
         evicted_by_last_read: Runs let go of when their last planned reader had read.
@@ -51,6 +55,10 @@ class Metrics:
     retries: int = 0
     lost_entries: int = 0
     inserts: int = 0
+    loaded_bytes: int = 0
+    loaded_ahead: int = 0
+    wasted: int = 0
+    wasted_bytes: int = 0
     evicted_by_size: int = 0
     evicted_by_ttl: int = 0
     evicted_by_last_read: int = 0

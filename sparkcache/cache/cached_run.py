@@ -35,6 +35,8 @@ class CachedRun(Generic[V]):
             its last reader lets go. GONE: it counts no more.
         requeues: How often it was spared since it was inserted or came to be expected.
         accessed: Looked up since it was inserted or last spared.
+        unread: Loaded before anybody asked for it, and not looked up yet.
+        ahead: The same, and the reader that it was loaded for is still coming.
         was_read: Read since it was inserted, where reads change the time to live.
         since_s: When its time began.
         inserted_s: When its life began.
@@ -50,6 +52,8 @@ class CachedRun(Generic[V]):
     place: Place = Place.GONE
     requeues: int = 0
     accessed: bool = False
+    unread: bool = False
+    ahead: bool = False
     was_read: bool = False
     since_s: float = 0.0
     inserted_s: float = 0.0

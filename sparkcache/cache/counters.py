@@ -19,6 +19,9 @@ class Counters:
         read_out: Runs removed with their last planned read.
         called_off: Runs removed because the plan that waited for them ended.
         given_up: Runs among the expired and evicted that had reads to come.
+        wasted: Runs loaded ahead that were removed, whatever for, before anybody looked
+            them up.
+        wasted_bytes: Their size.
         requeued_expired: Runs whose time was over, and that were spared.
         requeued_evicted: Runs that stood in the way of others, and were spared.
         looked_at: Runs that passes looked at: their work.
@@ -34,6 +37,8 @@ class Counters:
     read_out: int = 0
     called_off: int = 0
     given_up: int = 0
+    wasted: int = 0
+    wasted_bytes: int = 0
     requeued_expired: int = 0
     requeued_evicted: int = 0
     looked_at: int = 0

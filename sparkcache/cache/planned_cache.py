@@ -109,7 +109,13 @@ class PlannedCache(Generic[V]):
         return self.runs.reserve(size_bytes, now_s, key)
 
     def insert(
-        self, key: RunKey, value: V, *, size_bytes: int, now_s: float
+        self,
+        key: RunKey,
+        value: V,
+        *,
+        size_bytes: int,
+        now_s: float,
+        ahead: bool = False,
     ) -> CachedRun[V] | None:
         """Keep a run in the place of a reservation: see `RunCache.insert`."""
         return self.runs.insert(
@@ -118,6 +124,7 @@ class PlannedCache(Generic[V]):
             size_bytes=size_bytes,
             expected_reads=self._forecast.expected(key),
             now_s=now_s,
+            ahead=ahead,
         )
 
     def check(self, now_s: float) -> None:

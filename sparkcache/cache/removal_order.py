@@ -81,8 +81,19 @@ class RemovalOrder(Generic[V]):
     def access(self, run: CachedRun[V]) -> None:
         """Note that a run is read."""
         run.accessed = True
-        if self._policy is Policy.LRU:
+        if run in self._next:
+            run.ahead = False
+        elif run.ahead:
+            self._queue.arrive(run)
+        elif self._policy is Policy.LRU:
             self._queue.move_to_end(run)
+
+    def abandon(self, run: CachedRun[V]) -> None:
+        """Note that the reader a run was loaded ahead of does not come."""
+        if run in self._next:
+            run.ahead = False
+        elif run.ahead:
+            self._queue.abandon(run)
 
     def expect(self, run: CachedRun[V]) -> None:
         """Note that a run is expected that was not, or the other way round."""

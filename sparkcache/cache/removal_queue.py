@@ -1,7 +1,9 @@
 """Which run goes next.
 
-One queue over all topics, in the order in which runs were inserted. A pass looks at the
-head, again and again, and gives one verdict each time:
+One queue over all topics, in the order in which runs were inserted. Those that were
+loaded ahead of a reader who is still coming stand behind all others, and join them when
+they are read: they are of use to somebody soon, and have cost as much. A pass looks at
+the head, again and again, and gives one verdict each time:
 
     STOP       enough is freed
     PASS_OVER  readers map it, so removing it would free nothing: it keeps its place
@@ -13,8 +15,9 @@ A run with reads to come is spared `max_requeues` times in all, and an access sp
 once, so a pass ends after at most `max_requeues + 2` looks at each run.
 
 Source: Apache Pulsar PIP-430, RangeCacheRemovalQueue, as merged. Different here:
-PASS_OVER; and there is no verdict MISSING, for a run that is removed in any other way
-leaves the queue at once, from wherever it stands.
+PASS_OVER; what was loaded ahead, which Pulsar does not have; and there is no verdict
+MISSING, for a run that is removed in any other way leaves the queue at once, from
+wherever it stands.
 """
 
 from __future__ import annotations
@@ -49,13 +52,14 @@ class RemovalQueue(Generic[V]):
         self._counters = counters
         # Not a dict: taking the oldest key of a dict again and again is O(n) each.
         self._runs: OrderedDict[CachedRun[V], None] = OrderedDict()
+        self._ahead: OrderedDict[CachedRun[V], None] = OrderedDict()
         self.configure(settings)
 
     def __len__(self) -> int:
-        return len(self._runs)
+        return len(self._runs) + len(self._ahead)
 
     def __repr__(self) -> str:
-        return f"<{len(self)} runs, next {next(iter(self._runs), None)!r}>"
+        return f"<{len(self)} runs, next {self._head()!r}>"
 
     def configure(self, settings: Settings) -> None:
         """Change which runs are spared, from the next pass on."""
@@ -65,7 +69,19 @@ class RemovalQueue(Generic[V]):
 
     def add(self, run: CachedRun[V]) -> None:
         """Take in a run that is not in the queue."""
-        self._runs[run] = None
+        self._queue_of(run)[run] = None
+
+    def arrive(self, run: CachedRun[V]) -> None:
+        """Put a run that was loaded ahead, and is read now, with the others."""
+        self.remove(run)
+        run.ahead = False
+        self.add(run)
+
+    def abandon(self, run: CachedRun[V]) -> None:
+        """Put a run that was loaded ahead in vain before all others."""
+        self.remove(run)
+        run.ahead = False
+        self.put_back([run])
 
     def requeue(self, run: CachedRun[V]) -> None:
         """Spare a run, and note that."""
@@ -75,11 +91,11 @@ class RemovalQueue(Generic[V]):
 
     def move_to_end(self, run: CachedRun[V]) -> None:
         """Let a run go after all others."""
-        self._runs.move_to_end(run)
+        self._queue_of(run).move_to_end(run)
 
     def remove(self, run: CachedRun[V]) -> None:
         """Take out a run, wherever in the queue it is."""
-        del self._runs[run]
+        del self._queue_of(run)[run]
 
     def spares(self, run: CachedRun[V]) -> bool:
         """Whether a pass that looked at the run now would requeue it."""
@@ -98,8 +114,7 @@ class RemovalQueue(Generic[V]):
         removed: list[CachedRun[V]] = []
         requeued: list[CachedRun[V]] = []
         passed_over: list[CachedRun[V]] = []
-        while self._runs:
-            run = next(iter(self._runs))
+        while (run := self._head()) is not None:
             self._counters.looked_at += 1
             match self._verdict(run, enough=size_bytes <= 0 and runs <= 0):
                 case Verdict.STOP:
@@ -125,12 +140,18 @@ class RemovalQueue(Generic[V]):
         They go before those that the pass met between them and passed over.
         """
         for run in reversed(runs):
-            self._runs[run] = None
-            self._runs.move_to_end(run, last=False)
+            self.add(run)
+            self._queue_of(run).move_to_end(run, last=False)
 
     def all(self) -> list[CachedRun[V]]:
         """List every run, the next to go first."""
-        return list(self._runs)
+        return [*self._runs, *self._ahead]
+
+    def _queue_of(self, run: CachedRun[V]) -> OrderedDict[CachedRun[V], None]:
+        return self._ahead if run.ahead else self._runs
+
+    def _head(self) -> CachedRun[V] | None:
+        return next(iter(self._runs), None) or next(iter(self._ahead), None)
 
     def _verdict(self, run: CachedRun[V], *, enough: bool) -> Verdict:
         if enough:

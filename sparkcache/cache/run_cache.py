@@ -99,6 +99,7 @@ class RunCache(Generic[V]):
         """Look up a run to read it, which counts as an access."""
         run = self.peek(key, now_s)
         if run is not None:
+            run.unread = False
             self._order.access(run)
             self._expiry.read(run, now_s)
         return run
@@ -159,8 +160,12 @@ class RunCache(Generic[V]):
         size_bytes: int,
         expected_reads: int,
         now_s: float,
+        ahead: bool = False,
     ) -> CachedRun[V] | None:
         """Keep a run, in the place of a reservation of its size.
+
+        One that is loaded `ahead` of a reader goes after all others that are as good,
+        until it is looked up.
 
         None if the run is here already. That one stays, as if inserted just now, even
         if its time was over: a key names bytes that never change. The reservation is
@@ -175,7 +180,9 @@ class RunCache(Generic[V]):
             self._order.renew(old)
             self._expiry.insert(old, now_s)
             return None
-        run = CachedRun(key, value, size_bytes, expected_reads)
+        run = CachedRun(
+            key, value, size_bytes, expected_reads, unread=ahead, ahead=ahead
+        )
         self._holdings.keep(run)
         self._runs[key] = run
         self._topics.setdefault(key.ledger.topic, {})[run] = None
@@ -195,6 +202,10 @@ class RunCache(Generic[V]):
         run = CachedRun(key, value, size_bytes, since_s=now_s)
         self._holdings.lend(run)
         return run
+
+    def abandon(self, run: CachedRun[V]) -> None:
+        """Note that nobody comes any more to a kept run that was loaded ahead."""
+        self._order.abandon(run)
 
     def pin(self, run: CachedRun[V]) -> None:
         """Note that a reader maps the run."""
@@ -414,6 +425,9 @@ class RunCache(Generic[V]):
         """Forget a run that is out of the removal order."""
         self._expiry.stop(run)
         self._holdings.drop(run)
+        if run.unread:
+            self.counters.wasted += 1
+            self.counters.wasted_bytes += run.size_bytes
         del self._runs[run.key]
         topic = run.key.ledger.topic
         del self._topics[topic][run]

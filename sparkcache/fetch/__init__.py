@@ -1,6 +1,6 @@
 """From stored bytes to decoded runs: what loaders do, and tasks without a node."""
 
-from sparkcache.fetch.load import Load, fetch
+from sparkcache.fetch.load import Load, begin, fetch
 from sparkcache.fetch.stretch import Scan, Stretch
 
-__all__ = ["Load", "Scan", "Stretch", "fetch"]
+__all__ = ["Load", "Scan", "Stretch", "begin", "fetch"]

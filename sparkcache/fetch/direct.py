@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sparkcache import connector as connectors
-from sparkcache.fetch.load import Load, fetch
+from sparkcache.fetch.load import Load, begin, fetch
 from sparkcache.storage import Traffic, open_storage
 
 if TYPE_CHECKING:
@@ -58,4 +58,4 @@ class DirectReader:
             extent.offset,
             extent.offset + extent.size_bytes,
         )
-        return fetch(connector, self._storage, whole)
+        return fetch(connector, whole, begin(self._storage, whole))

@@ -11,7 +11,7 @@ from sparkcache.model import Extent, Ledger, Run
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from sparkcache.connector import Connector, RawRun, Storage
+    from sparkcache.connector import ByteStream, Connector, RawRun, Storage
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +39,16 @@ class Load:
         return f"{ledger.topic} {ledger.id}:{first}-{last} of {ledger.object.uri}"
 
 
-def fetch(connector: Connector, storage: Storage, load: Load) -> Generator[RawRun]:
-    """Yield the runs of a load as they arrive: all, in order, or raise SourceError."""
-    stream = storage.open(load.ledger.object, load.offset, load.end - load.offset)
+def begin(storage: Storage, load: Load) -> ByteStream:
+    """Ask the storage for the bytes of a load. Raises SourceError."""
+    return storage.open(load.ledger.object, load.offset, load.end - load.offset)
+
+
+def fetch(connector: Connector, load: Load, stream: ByteStream) -> Generator[RawRun]:
+    """Yield the runs of a load as its bytes arrive: all, in order.
+
+    The stream is closed at the end, or when the generator is. Raises SourceError.
+    """
     try:
         raws = connector.split(load.ledger, load.extent, load.runs, stream)
         for run in load.runs:

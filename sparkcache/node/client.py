@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from sparkcache.config import CacheConfig
     from sparkcache.connector import DecodedRun
     from sparkcache.consumers import Plan, Reader
-    from sparkcache.fetch.stretch import Scan
+    from sparkcache.fetch.stretch import Scan, Stretch
 
 _log = logging.getLogger(__name__)
 
@@ -44,6 +44,7 @@ def read_scan(
     epoch: int,
     settings: CacheConfig,
     plans: tuple[Plan, ...],
+    following: tuple[tuple[int, Stretch], ...] = (),
 ) -> Iterator[DecodedRun]:
     """Yield the runs of a scan in order, each from the node if there is one.
 
@@ -56,11 +57,14 @@ def read_scan(
         epoch: Orders settings and plans: a later stage has a higher one.
         settings: The node's settings.
         plans: The plans under way.
+        following: First stretches of partitions that come after this one, by partition.
 
     """
     node = None
     if settings.enabled:
-        node = _open_node(Open(PROTOCOL_VERSION, scan, reader, epoch, settings, plans))
+        node = _open_node(
+            Open(PROTOCOL_VERSION, scan, reader, epoch, settings, plans, following)
+        )
     with closing(_Runs(scan, node)) as runs:
         for at, stretch in enumerate(scan.stretches):
             for index in range(stretch.start, stretch.stop):

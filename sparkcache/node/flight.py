@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING
 from sparkcache.fetch.load import Load
 from sparkcache.model import RunKey
 from sparkcache.node.messages import Decoded
-from sparkcache.node.task import Span, Task
+from sparkcache.node.task import Peer, Span, Task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from sparkcache.fetch.stretch import Scan, Stretch
+
+_SMALL_BYTES = 8 << 20
 
 
 @dataclass(eq=False, slots=True)
@@ -39,7 +41,9 @@ class Flight:
         granted_bytes: Reserved for a run that is being written.
         streams: Tasks that will get a run through a pipe, which is not there yet;
             None in the place of one that is gone.
+        number: Tells it from all others, once it is queued.
         attempt: 0, or 1 the second time.
+        loader: The loader that was told to prepare it, if one was.
         over: No other run comes than the one granted; its loader will say Ended.
         heard_s: When its loader last said something, or was told to go on.
 
@@ -54,7 +58,9 @@ class Flight:
     pending: Decoded | None = None
     granted_bytes: int = 0
     streams: list[Task | None] = field(default_factory=list)
+    number: int = -1
     attempt: int = 0
+    loader: Peer | None = None
     over: bool = False
     heard_s: float = 0.0
 
@@ -79,6 +85,11 @@ class Flight:
             for index in range(self.next, len(self.load.runs))
             if index not in self.skip
         ]
+
+    @property
+    def is_small(self) -> bool:
+        """Whether its storage's latency counts for more than its bytes."""
+        return self.load.end - self.load.offset <= _SMALL_BYTES
 
     def is_awaited(self) -> bool:
         """Tell whether somebody waits for a run still to come."""

@@ -6,14 +6,13 @@ are imported here.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import gc
 import logging
 import os
 import signal
-from dataclasses import replace
-from functools import lru_cache
+from contextlib import closing, suppress
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from sparkcache.errors import SourceError
@@ -23,9 +22,11 @@ from sparkcache.node.messages import (
     Deny,
     Ended,
     Failed,
+    Forget,
     Grant,
     Loaded,
     Passed,
+    Prepare,
     Start,
     Streamed,
     ToLoader,
@@ -34,10 +35,9 @@ from sparkcache.node.messages import (
 if TYPE_CHECKING:
     import socket
 
-    from sparkcache.config import CacheConfig
-    from sparkcache.connector import Connector, RawRun, Storage
+    from sparkcache.connector import Connector, RawRun
+    from sparkcache.fetch.opener import Opener
     from sparkcache.memory import EncodedRun
-    from sparkcache.storage import Traffic
 
 _PR_SET_PDEATHSIG = 1
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
@@ -72,72 +72,89 @@ def fork_loader(sock: socket.socket) -> int:
 
 def run(sock: socket.socket) -> None:
     """Serve a node until it hangs up, which raises BrokenChannelError."""
-    channel: Channel[ToLoader] = Channel(sock, ToLoader)
+    loader = _Loader(Channel(sock, ToLoader))
     while True:
-        message, _ = channel.receive()
-        if not isinstance(message, Start):
-            raise BrokenChannelError(f"{type(message).__name__} instead of Start")
-        _load(channel, message)
+        loader.load()
 
 
-def _load(channel: Channel[ToLoader], start: Start) -> None:
-    from sparkcache import connector as connectors
-    from sparkcache.fetch import fetch
+class _Loader:
+    """Makes one load after another, and prepares the next ones as it is told."""
 
-    storage, traffic = _storage(start.root, start.config)
-    before = replace(traffic)
-    try:
-        connector = connectors.find(start.load.ledger.connector)
-        raws = fetch(connector, storage, start.load)
-        for index, raw in enumerate(raws):
-            if index in start.skip:
-                channel.send(Passed(index, raw.offset))
-            elif not _deliver(channel, connector, start, index, raw):
-                raws.close()
-                break
-    except SourceError as error:
-        channel.send(Failed.of(error))
-    channel.send(
-        Ended(
-            traffic.gets - before.gets,
-            traffic.received_bytes - before.received_bytes,
-            traffic.retries - before.retries,
-        )
-    )
+    def __init__(self, channel: Channel[ToLoader]) -> None:
+        self._channel = channel
 
+    @cached_property
+    def _opener(self) -> Opener:
+        from sparkcache.fetch.opener import Opener
 
-def _deliver(
-    channel: Channel[ToLoader],
-    connector: Connector,
-    start: Start,
-    index: int,
-    raw: RawRun,
-) -> bool:
-    """Decode a run and hand it over if there is room; False if no more is wanted."""
-    from sparkcache.memory import EncodedRun
+        return Opener()
 
-    ledger = start.load.ledger
-    decoded = connector.decode(ledger, raw, start.config.batch_bytes)
-    lost = sum(loss.last - loss.first + 1 for loss in decoded.losses)
-    schema = connector.schema(ledger.decoding)
-    if decoded.batches:  # they may have further columns, for a resolver
-        schema = decoded.batches[0].schema
-    encoded = EncodedRun(decoded, schema)
-    channel.send(Decoded(index, encoded.size_bytes, raw.offset, lost))
-    answer, _ = channel.receive()
-    match answer:
-        case Grant():
-            fd = encoded.seal()
-            try:
-                channel.send(Loaded(index), fd)
-            finally:
-                os.close(fd)
-        case Deny():
-            for _ in range(answer.readers):
-                _stream(channel, encoded)
-        case _:
-            return False
-    return not (isinstance(answer, Grant) and answer.last)
+    def load(self) -> None:
+        """Wait for a load and make it."""
+        start = self._receive()
+        if not isinstance(start, Start):
+            raise BrokenChannelError(f"{type(start).__name__} instead of Start")
+        from sparkcache import connector as connectors
+        from sparkcache.fetch import fetch
+
+        try:
+            connector = connectors.find(start.load.ledger.connector)
+            stream = self._opener.open(
+                start.number, start.root, start.config, start.load
+            )
+            with closing(fetch(connector, start.load, stream)) as raws:
+                for index, raw in enumerate(raws):
+                    if index in start.skip:
+                        self._channel.send(Passed(index, raw.offset))
+                    elif not self._deliver(connector, start, index, raw):
+                        break
+        except SourceError as error:
+            self._channel.send(Failed.of(error))
+        spent = self._opener.spent()
+        self._channel.send(Ended(spent.gets, spent.received_bytes, spent.retries))
+
+    def _deliver(
+        self, connector: Connector, start: Start, index: int, raw: RawRun
+    ) -> bool:
+        """Decode a run and hand it over, if there is room; tell whether to go on."""
+        from sparkcache.memory import EncodedRun
+
+        ledger = start.load.ledger
+        decoded = connector.decode(ledger, raw, start.config.batch_bytes)
+        lost = sum(loss.last - loss.first + 1 for loss in decoded.losses)
+        schema = connector.schema(ledger.decoding)
+        if decoded.batches:  # they may have further columns, for a resolver
+            schema = decoded.batches[0].schema
+        encoded = EncodedRun(decoded, schema)
+        self._channel.send(Decoded(index, encoded.size_bytes, raw.offset, lost))
+        answer = self._receive()
+        match answer:
+            case Grant():
+                fd = encoded.seal()
+                try:
+                    self._channel.send(Loaded(index), fd)
+                finally:
+                    os.close(fd)
+            case Deny():
+                for _ in range(answer.readers):
+                    _stream(self._channel, encoded)
+            case _:
+                return False
+        return not (isinstance(answer, Grant) and answer.last)
+
+    def _receive(self) -> ToLoader:
+        """Return the next message that is about the present load, or a new one."""
+        while True:
+            message, _ = self._channel.receive()
+            match message:
+                case Prepare():
+                    self._opener.prepare(
+                        message.number, message.root, message.config, message.load
+                    )
+                case Forget():
+                    self._opener.forget(message.number)
+                case _:
+                    return message
 
 
 def _stream(channel: Channel[ToLoader], encoded: EncodedRun) -> None:
@@ -148,16 +165,8 @@ def _stream(channel: Channel[ToLoader], encoded: EncodedRun) -> None:
             channel.send(Streamed(), theirs)
         finally:
             os.close(theirs)
-        with contextlib.suppress(BrokenPipeError):
+        with suppress(BrokenPipeError):
             encoded.write(sink)
-
-
-@lru_cache(maxsize=16)
-def _storage(root: str, config: CacheConfig) -> tuple[Storage, Traffic]:
-    from sparkcache.storage import Traffic, open_storage
-
-    traffic = Traffic()
-    return open_storage(root, config, traffic), traffic
 
 
 def _detach(keep: set[int]) -> None:

@@ -11,6 +11,9 @@ what exists, not for what was noticed afterwards. The answer:
     Cancel    nobody wants it, nor anything that follows
     later     it is far enough ahead of all its readers
 
+Small loads that are queued are prepared by a loader that is still busy with another:
+it asks the storage for them, so that they begin without waiting for its answer.
+
 A load that nobody waits for yet gives way to a queued one that somebody waits for;
 otherwise all loaders could wait for readers who wait for a loader.
 
@@ -21,7 +24,10 @@ The second time, its error is theirs.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Protocol
+from collections import Counter
+from dataclasses import replace
+from itertools import count
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from sparkcache.node.flight import Flight, lay_out
 from sparkcache.node.messages import (
@@ -30,8 +36,10 @@ from sparkcache.node.messages import (
     Deny,
     Ended,
     Failed,
+    Forget,
     Grant,
     Passed,
+    Prepare,
     Refused,
     Start,
     Streamed,
@@ -39,11 +47,12 @@ from sparkcache.node.messages import (
 from sparkcache.node.offsets import Offsets
 
 if TYPE_CHECKING:
-    from collections import Counter
     from collections.abc import Callable, Iterator
 
     from sparkcache.model import RunKey
     from sparkcache.node.task import Peer, Span, Task
+
+_MOST_PREPARED = 8  # by each loader
 
 _log = logging.getLogger(__name__)
 
@@ -70,20 +79,30 @@ class Room(Protocol):
         """Give back what was reserved."""
 
 
+class Arrival(NamedTuple):
+    """A run that a loader hands over, where it lies, and who waits for it."""
+
+    key: RunKey
+    span: Span
+    size_bytes: int
+    waiters: list[Task]
+
+
 class Loads:
     """The loads under way and those that wait for a loader."""
 
     def __init__(
-        self, room: Room, count: Counter[str], now: Callable[[], float]
+        self, room: Room, counts: Counter[str], now: Callable[[], float]
     ) -> None:
         self._room = room
-        self._count = count
+        self._count = counts
         self._now = now
         self._idle: list[Peer] = []
         self._busy: dict[Peer, Flight] = {}
         self._queue: list[Flight] = []
         self._by_key: dict[RunKey, tuple[Flight, int]] = {}
         self._offsets = Offsets()
+        self._numbers = count()
         self._heard_s = now()
 
     def __repr__(self) -> str:
@@ -109,7 +128,7 @@ class Loads:
     def begin(self, task: Task, place: tuple[int, int], attempt: int = 0) -> None:
         """Line up a load of a run that is not here, and of what follows it."""
         assert task.scan is not None
-        stretch = task.stretches[place[0]]
+        stretch = replace(task.stretches[place[0]], stop=task.stop(place))
         flight = lay_out(
             task.scan,
             stretch,
@@ -117,16 +136,11 @@ class Loads:
             is_here=lambda key: key in self._by_key or self._room.is_held(key),
             offsets=self._offsets.of(stretch.ledger, stretch.extent),
         )
+        flight.number = next(self._numbers)
         flight.attempt = attempt
         for index, key in flight.rest():
             self._by_key[key] = (flight, index)
         self._queue.append(flight)
-
-    def is_made_for(self, task: Task) -> bool:
-        """Tell whether a load under way, or queued, brings what a task will want."""
-        return any(
-            not flight.over and task.wants(flight.span()) for flight in self._flights()
-        )
 
     def leave(self, task: Task) -> None:
         """A task is gone."""
@@ -135,8 +149,12 @@ class Loads:
 
     def proceed(self) -> None:
         """Give loaders work, and decide what can be decided now."""
-        while self._idle and (flight := self._next_queued()) is not None:
-            self._start(self._idle.pop(), flight)
+        for peer in list(self._idle):
+            flight = self._next_queued(peer)
+            if flight is not None:
+                self._idle.remove(peer)
+                self._start(peer, flight)
+        self._prepare()
         for peer, flight in self._busy.items():
             if flight.pending is not None:
                 self._decide(peer, flight, flight.pending)
@@ -175,14 +193,15 @@ class Loads:
         self._learn(flight, message.index, message.offset)
         flight.next = message.index + 1
 
-    def loaded(self, peer: Peer, index: int) -> tuple[RunKey, int, list[Task]]:
-        """A loader hands over a run; return its key, size, and who waits for it."""
+    def loaded(self, peer: Peer, index: int) -> Arrival:
+        """A loader hands over a run that it was granted."""
         flight = self._heard(peer)
         size_bytes, flight.granted_bytes = flight.granted_bytes, 0
         flight.next = index + 1
         key = flight.key(index)
         del self._by_key[key]
-        return key, size_bytes, flight.waiters.pop(index, [])
+        waiters = flight.waiters.pop(index, [])
+        return Arrival(key, flight.span(index), size_bytes, waiters)
 
     def streamed(self, peer: Peer, fd: int) -> None:
         """A loader hands over the end of a pipe that a denied run comes through."""
@@ -214,6 +233,9 @@ class Loads:
         """A loader died."""
         if peer in self._idle:
             self._idle.remove(peer)
+        for queued in self._queue:
+            if queued.loader is peer:
+                queued.loader = None
         flight = self._busy.pop(peer, None)
         if flight is None:
             return
@@ -245,7 +267,8 @@ class Loads:
             assert flight.pending is None or not (flight.is_awaited() or flight.over)
             for index, tasks in flight.waiters.items():
                 assert not tasks or self._by_key[flight.key(index)] == (flight, index)
-        assert not (self._idle and any(flight.is_awaited() for flight in self._queue))
+        assert all(f.loader is None or f.loader in self._busy for f in self._queue)
+        assert not self._idle or all(flight.loader for flight in self._queue)
         waiting = self.waiting()
         assert len(waiting) == len(set(waiting))
         assert all(task.waiting for task in waiting)
@@ -255,22 +278,44 @@ class Loads:
         yield from self._busy.values()
         yield from self._queue
 
-    def _next_queued(self) -> Flight | None:
+    def _next_queued(self, peer: Peer) -> Flight | None:
         """Take the next flight that is worth it; those awaited go first."""
-        while self._queue:
-            flight = min(self._queue, key=lambda flight: not flight.is_awaited())
+        while flights := self._open_to(peer):
+            flight = min(flights, key=lambda flight: not flight.is_awaited())
             self._queue.remove(flight)
             if flight.is_awaited() or self._room.is_wanted(flight.span()):
                 return flight
             self._forget(flight)
+            if flight.loader is not None:
+                flight.loader.send(Forget(flight.number))
         return None
+
+    def _open_to(self, peer: Peer) -> list[Flight]:
+        """List the flights that a loader may take up; those prepared by it go first."""
+        prepared = [flight for flight in self._queue if flight.loader is peer]
+        return prepared or [flight for flight in self._queue if flight.loader is None]
+
+    def _prepare(self) -> None:
+        """Have busy loaders ask the storage for what they will load next."""
+        prepared = Counter(flight.loader for flight in self._queue)
+        for flight in self._queue:
+            if flight.loader is None and flight.is_small and self._busy:
+                peer = min(self._busy, key=lambda peer: prepared[peer])
+                if prepared[peer] >= _MOST_PREPARED:
+                    break
+                prepared[peer] += 1
+                flight.loader = peer
+                scan = flight.scan
+                peer.send(Prepare(flight.number, scan.root, scan.config, flight.load))
 
     def _start(self, peer: Peer, flight: Flight) -> None:
         self._busy[peer] = flight
         self._count["loads"] += 1
         flight.heard_s = self._now()
         scan = flight.scan
-        peer.send(Start(scan.root, scan.config, flight.load, flight.skip))
+        peer.send(
+            Start(flight.number, scan.root, scan.config, flight.load, flight.skip)
+        )
 
     def _decide(self, peer: Peer, flight: Flight, run: Decoded) -> None:
         """Answer a loader that has decoded a run, or leave it waiting."""
@@ -280,7 +325,7 @@ class Loads:
             if not self._room.is_wanted(flight.span()):
                 self._cancel(peer, flight)
                 return
-            if self._must_give_way():
+            if self._must_give_way(peer):
                 self._give_way(peer, flight, run)
                 return
             if is_wanted and not self._room.is_near(key, span, run.size_bytes):
@@ -292,9 +337,10 @@ class Loads:
         elif flight.is_awaited() or not is_wanted:
             self._deny(peer, flight, run)
 
-    def _must_give_way(self) -> bool:
-        awaited = sum(flight.is_awaited() for flight in self._queue)
-        return awaited > sum(flight.over for flight in self._busy.values())
+    def _must_give_way(self, peer: Peer) -> bool:
+        awaited = [flight.loader for flight in self._queue if flight.is_awaited()]
+        over = sum(flight.over for flight in self._busy.values())
+        return peer in awaited or awaited.count(None) > over
 
     def _give_way(self, peer: Peer, flight: Flight, run: Decoded) -> None:
         """End a load for the sake of another; what is decoded is not lost."""

@@ -3,7 +3,7 @@
     task -> node      Open, Take, Finish, EndPlans, Ask
     node -> task      Served and Streamed (with a descriptor), Failed, Refused,
                       Patience, Told
-    node -> loader    Start, Grant, Deny, Cancel
+    node -> loader    Start, Grant, Deny, Cancel, Prepare, Forget
     loader -> node    Decoded, Loaded and Streamed (with a descriptor), Passed, Ended,
                       Failed
 
@@ -22,10 +22,10 @@ from sparkcache.config import CacheConfig
 from sparkcache.consumers import Plan, Reader
 from sparkcache.errors import SourceError
 from sparkcache.fetch.load import Load
-from sparkcache.fetch.stretch import Scan
+from sparkcache.fetch.stretch import Scan, Stretch
 from sparkcache.metrics import Metrics
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 
 
 class Message(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -36,7 +36,8 @@ class Open(Message, frozen=True):
     """A task begins: what it will read, as whom, and under which settings.
 
     `epoch` orders the settings and plans of an application: what a task of a newer
-    stage says holds.
+    stage says holds. `following` are the first stretches of partitions that come
+    after this one, by partition.
     """
 
     version: int
@@ -45,6 +46,7 @@ class Open(Message, frozen=True):
     epoch: int
     settings: CacheConfig
     plans: tuple[Plan, ...]
+    following: tuple[tuple[int, Stretch], ...] = ()
 
 
 class Take(Message, frozen=True):
@@ -126,10 +128,26 @@ class Told(Message, frozen=True):
 class Start(Message, frozen=True):
     """A loader's next load. Runs at the indexes in `skip` are passed over."""
 
+    number: int
     root: str
     config: CacheConfig
     load: Load
     skip: frozenset[int]
+
+
+class Prepare(Message, frozen=True):
+    """A load that this loader will be told to start: ask the storage for it now."""
+
+    number: int
+    root: str
+    config: CacheConfig
+    load: Load
+
+
+class Forget(Message, frozen=True):
+    """A load that was prepared will not be started."""
+
+    number: int
 
 
 class Grant(Message, frozen=True):
@@ -180,5 +198,5 @@ class Ended(Message, frozen=True):
 
 FromTask: TypeAlias = Open | Take | Finish | EndPlans | Ask
 ToTask: TypeAlias = Served | Streamed | Failed | Refused | Patience | Told
-ToLoader: TypeAlias = Start | Grant | Deny | Cancel
+ToLoader: TypeAlias = Start | Grant | Deny | Cancel | Prepare | Forget
 FromLoader: TypeAlias = Decoded | Passed | Loaded | Streamed | Ended | Failed

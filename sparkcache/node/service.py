@@ -24,6 +24,7 @@ from sparkcache.node.messages import (
     Served,
     Told,
 )
+from sparkcache.node.read_ahead import ReadAhead
 from sparkcache.node.recorder import Recorder
 
 if TYPE_CHECKING:
@@ -45,9 +46,6 @@ if TYPE_CHECKING:
         Take,
     )
     from sparkcache.node.task import Peer, Span, Task
-
-_AHEAD_SHARE = 4  # of the byte limit, all tasks together may be read ahead of
-_MOST_RUNS_AHEAD = 64
 
 # What a pass lets go of at most, 1 to 5 ms of work: a descriptor costs 6 us to close,
 # and its memory 0.2 ms a MiB.
@@ -117,6 +115,7 @@ class Service:
         self._count: Counter[str] = Counter()
         self._peak_bytes = 0
         self.loads = Loads(self, self._count, now)
+        self._ahead = ReadAhead(self, self.loads)
 
     def __repr__(self) -> str:
         return f"Service({len(self._tasks)} tasks, {self.loads!r}, {self._planned!r})"
@@ -141,6 +140,7 @@ class Service:
         if message.scan.stretches:
             plan_ids = tuple(plan.id for plan in message.plans)
             task.reading = self._reading(message.reader, plan_ids, message.scan)
+            self._ahead.open(task, message, self._now())
         self._tasks.add(task)
         self.loads.proceed()
 
@@ -158,6 +158,7 @@ class Service:
             return
         self._settle(task, message)
         task.ask(place)
+        self._ahead.taken(task)
         self._recorder.take(task.reading, task.stretches[place[0]], place[1])
         key = task.key(place)
         self._count["requests"] += 1
@@ -168,7 +169,7 @@ class Service:
         else:
             self._count["waits" if key in self.loads else "misses"] += 1
             self.loads.wait(task, place)
-        self._read_ahead(task)
+        self._ahead.proceed(task, self.config)
         self.loads.proceed()
 
     def finish(self, task: Task, message: Finish) -> None:
@@ -189,6 +190,7 @@ class Service:
             self._recorder.leave(task.reading)
             task.reading = None
         self.loads.leave(task)
+        self._ahead.close(task, self._now())
         self.loads.proceed()
 
     def end_plans(self, message: EndPlans) -> None:
@@ -220,18 +222,21 @@ class Service:
 
     def loaded(self, peer: Peer, index: int, fd: int) -> None:
         """A loader hands over a run that it was granted; the descriptor too."""
-        key, size_bytes, waiters = self.loads.loaded(peer, index)
+        run = self.loads.loaded(peer, index)
         now_s = self._now()
-        overdue = self._cache.expire_run(key, now_s)
+        overdue = self._cache.expire_run(run.key, now_s)
         if overdue is not None:  # or it would be kept in the place of this one
-            self._close_fd(overdue.value)
-        cached = self._planned.insert(key, fd, size_bytes=size_bytes, now_s=now_s)
+            self._free([overdue])
+        ahead = not run.waiters and self._ahead.is_wanted(run.span)
+        cached = self._planned.insert(
+            run.key, fd, size_bytes=run.size_bytes, now_s=now_s, ahead=ahead
+        )
         if cached is None:
             self._close_fd(fd)
         else:
-            self._count["inserts"] += 1
-        for task in waiters:
-            held = self._cache.get(key, now_s) or cached
+            self._count_inserted(cached, run.span)
+        for task in run.waiters:
+            held = self._cache.get(run.key, now_s) or cached
             assert held is not None, "held, or inserted just now"
             self._serve(task, held)
         self.loads.proceed()
@@ -259,7 +264,7 @@ class Service:
 
     def is_held(self, key: RunKey) -> bool:
         """Tell whether a run is there to be served."""
-        return self._cache.peek(key, self._now()) is not None
+        return self.peek(key) is not None
 
     def reserve(self, key: RunKey, size_bytes: int) -> bool:
         """Make room for a run; False if there can be none, or others need it more."""
@@ -282,16 +287,21 @@ class Service:
 
     def is_wanted(self, span: Span) -> bool:
         """Tell whether any task waits for a run of a span, or will come to one."""
-        return any(task.wants(span) for task in self._tasks)
+        return self._ahead.is_wanted(span)
 
     def is_near(self, key: RunKey, span: Span, size_bytes: int) -> bool:
         """Tell whether one of a run's readers may be read ahead of so far."""
-        most_bytes = self._most_bytes_ahead() - size_bytes
-        return any(
-            self._is_near(task, key, most_bytes)
-            for task in self._tasks
-            if task.wants(span)
-        )
+        return self._ahead.is_near(key, span, size_bytes, self.config)
+
+    # What reading ahead asks
+
+    def peek(self, key: RunKey) -> CachedRun[int] | None:
+        """Look up a run without any effect."""
+        return self._cache.peek(key, self._now())
+
+    def abandon(self, run: CachedRun[int]) -> None:
+        """Note that nobody is coming to a run that was loaded ahead."""
+        self._cache.abandon(run)
 
     # The node
 
@@ -324,6 +334,7 @@ class Service:
         """Time has passed."""
         self._recorder.flush()
         self.loads.tick(self.config.request_timeout_s)
+        self._ahead.tick(self._now())
         for task in self._tasks:
             if task.waiting:
                 task.peer.send(Patience())
@@ -343,6 +354,8 @@ class Service:
             evicted_by_last_read=core.read_out,
             evicted_by_plan_end=core.called_off,
             evicted_unread=core.given_up,
+            wasted=core.wasted,
+            wasted_bytes=core.wasted_bytes,
             requeues=core.requeued_expired + core.requeued_evicted,
             runs=len(self._cache),
             held_bytes=self._cache.held_bytes,
@@ -353,6 +366,7 @@ class Service:
         """Assert the invariants. For tests."""
         self._planned.check(self._now())
         self.loads.check()
+        self._ahead.check()
         assert set(self.loads.waiting()) == {t for t in self._tasks if t.waiting}
 
     def _settle(self, task: Task, message: Take | Finish) -> None:
@@ -374,37 +388,18 @@ class Service:
         task.waiting = False
         self._count["served_bytes"] += cached.size_bytes
         task.peer.send(Served(cached.size_bytes), cached.value)
+        self._ahead.served(task, cached)
+        self._ahead.proceed(task, self.config)
+
+    def _count_inserted(self, run: CachedRun[int], span: Span) -> None:
+        self._count["inserts"] += 1
+        self._count["loaded_bytes"] += run.size_bytes
+        if run.ahead:
+            self._count["loaded_ahead"] += 1
+            self._ahead.loaded(run.key, span)
 
     def _spare_bytes(self) -> int:
         return self._cache.settings.trigger_bytes - self._cache.held_bytes
-
-    def _read_ahead(self, task: Task) -> None:
-        """Begin the next load of a task that none is made for, if it may go ahead."""
-        if self.loads.is_made_for(task):
-            return
-        left_bytes = self._most_bytes_ahead()
-        for place in task.coming(_MOST_RUNS_AHEAD):
-            key = task.key(place)
-            cached = self._cache.peek(key, self._now())
-            if cached is None:
-                if left_bytes > 0 and key not in self.loads:
-                    self.loads.begin(task, place)
-                return
-            left_bytes -= cached.size_bytes
-
-    def _most_bytes_ahead(self) -> int:
-        """Return how many bytes may be held of what a task comes to next."""
-        share = self.config.max_bytes // (_AHEAD_SHARE * max(len(self._tasks), 1))
-        return min(self.config.read_ahead_bytes, share)
-
-    def _is_near(self, task: Task, key: RunKey, most_bytes: int) -> bool:
-        """Tell whether no more bytes than that lie between a task and a run."""
-        for place in task.coming(_MOST_RUNS_AHEAD):
-            if most_bytes < 0 or task.key(place) == key:
-                return most_bytes >= 0
-            cached = self._cache.peek(task.key(place), self._now())
-            most_bytes -= 0 if cached is None else cached.size_bytes
-        return False
 
     def _reading(
         self, reader: Reader, plan_ids: tuple[str, ...], scan: Scan
@@ -428,6 +423,7 @@ class Service:
 
     def _free(self, removed: Iterable[CachedRun[int]]) -> None:
         for cached in removed:
+            self._ahead.removed(cached)
             self._close_fd(cached.value)
 
 

@@ -47,6 +47,7 @@ class Task:
         reading: As what it counts, if there is anything to read.
         cursor: Stretch and index of the run it asked for last; or what is before the
             first, or after the last one.
+        is_in_order: Whether it asked for that run right after the one before it.
         waiting: Whether it waits for that run.
         pins: Runs that it maps, by stretch and index.
 
@@ -56,6 +57,7 @@ class Task:
     scan: Scan | None = None
     reading: Reading | None = None
     cursor: tuple[int, int] = (0, -1)
+    is_in_order: bool = True
     waiting: bool = False
     pins: dict[tuple[int, int], CachedRun[int]] = field(default_factory=dict)
     _next: int = 0
@@ -75,6 +77,7 @@ class Task:
     def ask(self, place: tuple[int, int]) -> None:
         """Note which run it asks for; the next one comes after it."""
         self.cursor = place
+        self.is_in_order = self.ordinal(place) == self._next
         self._next = self.ordinal(place) + 1
 
     def finish(self) -> None:
@@ -94,6 +97,19 @@ class Task:
             0 <= at < len(self.stretches)
             and self.stretches[at].start <= index < self.stretches[at].stop
         )
+
+    def stop(self, place: tuple[int, int]) -> int:
+        """Return the index after the last run that a load of that place should reach.
+
+        Of what comes after a jump nothing is known.
+        """
+        at, index = place
+        return self.stretches[at].stop if self.is_in_order else index + 1
+
+    def span(self, place: tuple[int, int]) -> Span:
+        """Return where a run lies, by stretch and index."""
+        stretch = self.stretches[place[0]]
+        return Span(stretch.ledger, stretch.extent, place[1], place[1] + 1)
 
     def key(self, place: tuple[int, int]) -> RunKey:
         """Return the key of a run, by stretch and index."""

@@ -15,7 +15,7 @@ from sparkcache import connector as connectors
 from sparkcache.config import CacheConfig
 from sparkcache.consumers import Reader
 from sparkcache.errors import ConfigError
-from sparkcache.fetch import Scan
+from sparkcache.fetch import Scan, Stretch
 from sparkcache.source import settings
 from sparkcache.source.options import ScanOptions
 from sparkcache.source.partitions import partition, stretch, wanted
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from sparkcache.consumers import Consumer
     from sparkcache.source.broadcast import BroadcastRef
     from sparkcache.source.partitions import Located, Piece
+
+
+_FOLLOWING = 4  # partitions: about as many begin at once as an executor has cores
 
 
 class SparkCacheSource(DataSource):
@@ -65,13 +68,23 @@ class SparkCacheSource(DataSource):
 
 
 class _Partition(InputPartition):
-    """Partition number `part` of a scan, of a topic as which `end` it has."""
+    """Partition number `part` of a scan, of a topic as which `end` it has.
+
+    `following` are the first pieces of the partitions of the topic that come after it.
+    """
 
     def __init__(
-        self, pieces: list[Piece], consumer: Consumer, scan: str, part: int, end: int
+        self,
+        pieces: list[Piece],
+        following: list[Piece],
+        consumer: Consumer,
+        scan: str,
+        part: int,
+        end: int,
     ) -> None:
         super().__init__(pieces)
         self.pieces = pieces
+        self.following = following
         self.consumer = consumer
         self.scan = scan
         self.part = part
@@ -118,9 +131,13 @@ class _Reader(DataSourceReader):
         for (consumer, _), pieces in zip(self._found, cut, strict=True):
             last = pieces[-1][-1] if pieces else None
             end = last.at + last.extent.size_bytes if last else 0
-            for part in pieces or [[]]:
+            begins = [part[0] for part in pieces]
+            for at, part in enumerate(pieces or [[]], start=1):
+                following = begins[at : at + _FOLLOWING]
                 number = len(partitions)
-                partitions.append(_Partition(part, consumer, scan_id, number, end))
+                partitions.append(
+                    _Partition(part, following, consumer, scan_id, number, end)
+                )
         return partitions
 
     def _extents(self, consumer: Consumer, snapshot: Snapshot) -> list[Located]:
@@ -150,11 +167,14 @@ class _Reader(DataSourceReader):
         config = CacheConfig.resolve(options=self._scan.given, base=task.config)
         connector = connectors.find(self._scan.connector)
         consumer = partition.consumer
-        stretches = (
-            stretch(piece, connector.runs(piece.extent, config.run_bytes), consumer)
-            for piece in partition.pieces
-        )
-        scan = Scan(self._scan.root, config, tuple(filter(None, stretches)))
+
+        def stretch_of(piece: Piece) -> Stretch | None:
+            runs = connector.runs(piece.extent, config.run_bytes)
+            return stretch(piece, runs, consumer)
+
+        stretches = tuple(filter(None, map(stretch_of, partition.pieces)))
+        following = enumerate(map(stretch_of, partition.following), partition.part + 1)
+        scan = Scan(self._scan.root, config, stretches)
         of_node = replace(task.config, enabled=config.enabled)
         runs = read_scan(
             scan,
@@ -162,6 +182,7 @@ class _Reader(DataSourceReader):
             epoch=task.epoch,
             settings=of_node,
             plans=task.plans,
+            following=tuple((part, first) for part, first in following if first),
         )
         topic = self._maps[consumer.topic]
         resolver = connector.resolver(

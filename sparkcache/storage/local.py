@@ -40,14 +40,13 @@ class LocalStorage:
         with _translated(uri), _path(uri).open("rb") as file:
             object_id = _object_id(uri, os.fstat(file.fileno()))
             data = file.read()
-        self._traffic.gets += 1
-        self._traffic.received_bytes += len(data)
+        self._traffic.add(gets=1, received_bytes=len(data))
         return StoredObject(object_id, {}, data)
 
     def open(self, object_id: ObjectId, offset: int, size_bytes: int) -> FileRange:
         """Read a range of exactly this version of a file."""
         stream = FileRange(object_id, offset, offset + size_bytes, self._traffic)
-        self._traffic.gets += 1
+        self._traffic.add(gets=1)
         return stream
 
 
@@ -87,7 +86,7 @@ class FileRange:
                 found="the end of the file",
             )
         self.position += len(data)
-        self._traffic.received_bytes += len(data)
+        self._traffic.add(received_bytes=len(data))
         return data
 
     def close(self) -> None:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from sparkcache.config import CacheConfig
     from sparkcache.storage.traffic import Traffic
 
+_MOST_CONNECTIONS = 32
 _FIRST_PAUSE_S = 0.1
 _BROKEN = (BotoCoreError, HTTPError, OSError)
 _BY_CODE = {
@@ -88,7 +89,7 @@ class S3Storage:
                 expected=f"{response['ContentLength']} bytes",
                 found=f"{problem}, {self.attempts} times",
             ) from problem
-        self.traffic.received_bytes += len(data)
+        self.traffic.add(received_bytes=len(data))
         object_id = ObjectId(uri, len(data), response["ETag"].strip('"'))
         return StoredObject(object_id, response["Metadata"], data)
 
@@ -127,14 +128,13 @@ class S3Storage:
             raise
         finally:
             again = metadata.get("RetryAttempts", 0)
-            self.traffic.gets += 1 + again
-            self.traffic.retries += again
+            self.traffic.add(gets=1 + again, retries=again)
         return response
 
     def _pause(self, attempt: int) -> None:
         """Wait before a request is made again, twice as long each time."""
         time.sleep(_FIRST_PAUSE_S * 2 ** (attempt - 1))
-        self.traffic.retries += 1
+        self.traffic.add(retries=1)
 
     @cached_property
     def _client(self) -> S3Client:
@@ -147,6 +147,7 @@ class S3Storage:
             config=Config(
                 connect_timeout=config.storage_timeout_s,
                 read_timeout=config.storage_timeout_s,
+                max_pool_connections=_MOST_CONNECTIONS,
                 retries={"mode": "standard", "total_max_attempts": self.attempts},
                 s3={"addressing_style": "path" if config.path_style else "auto"},
             ),
@@ -196,7 +197,7 @@ class ObjectRange:
                 f"{self._storage.attempts} times",
             ) from problem
         self.position += len(data)
-        self._storage.traffic.received_bytes += len(data)
+        self._storage.traffic.add(received_bytes=len(data))
         return data
 
     def close(self) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from threading import Lock
 
 
 @dataclass(slots=True)
 class Traffic:
-    """Counts reads of objects; listings apart.
+    """Counts reads of objects, by whatever thread; listings apart.
 
     Attributes:
         gets: Requests for the content of an object.
@@ -19,3 +20,22 @@ class Traffic:
     gets: int = 0
     received_bytes: int = 0
     retries: int = 0
+    _lock: Lock = field(default_factory=Lock, repr=False, compare=False)
+
+    def add(self, *, gets: int = 0, received_bytes: int = 0, retries: int = 0) -> None:
+        """Count more of it."""
+        with self._lock:
+            self.gets += gets
+            self.received_bytes += received_bytes
+            self.retries += retries
+
+    def __sub__(self, earlier: Traffic) -> Traffic:
+        return Traffic(
+            self.gets - earlier.gets,
+            self.received_bytes - earlier.received_bytes,
+            self.retries - earlier.retries,
+        )
+
+    def so_far(self) -> Traffic:
+        """Return the counts as they are now."""
+        return self - Traffic()

@@ -11,7 +11,7 @@ from itertools import count
 from sparkcache.config import CacheConfig
 from sparkcache.consumers import Consumer, Plan
 from sparkcache.consumers import Reader as ScanReader
-from sparkcache.fetch import Scan, Stretch
+from sparkcache.fetch import Load, Scan, Stretch
 from sparkcache.model import Extent, Ledger, ObjectId, Position, ReadToken, Run, RunKey
 from sparkcache.node.messages import (
     PROTOCOL_VERSION,
@@ -22,11 +22,13 @@ from sparkcache.node.messages import (
     EndPlans,
     Failed,
     Finish,
+    Forget,
     Grant,
     Message,
     Open,
     Passed,
     Patience,
+    Prepare,
     Served,
     Start,
     Streamed,
@@ -95,16 +97,19 @@ class FakeLoader(FakePeer):
         self._start: Start | None = None
         self._index = 0
         self._is_asking = False
+        self.prepared: set[int] = set()
         world.service.loader_ready(self)
 
     def step(self) -> bool:
         """Say one thing to the node, if there is one to say."""
         service = self._world.service
+        self._look_ahead()
         if self._start is None:
             if not self.sent:
                 return False
             message, _ = self.sent.pop(0)
             assert isinstance(message, Start)
+            self.prepared.discard(message.number)
             self._start, self._index = message, 0
             self._world.loads.append(message)
             return True
@@ -121,6 +126,17 @@ class FakeLoader(FakePeer):
             self._world.decoded.append(load.runs[self._index].first)
             service.decoded(self, Decoded(self._index, SIZE, self._offset()))
         return True
+
+    def _look_ahead(self) -> None:
+        """Prepare and forget what it is told to."""
+        while self.sent and isinstance(self.sent[0][0], (Prepare, Forget)):
+            message, _ = self.sent.pop(0)
+            if isinstance(message, Prepare):
+                assert message.number not in self.prepared
+                self.prepared.add(message.number)
+                self._world.prepared.append(message.load)
+            else:
+                self.prepared.remove(message.number)
 
     def fail(self) -> None:
         """Find that the storage does not deliver."""
@@ -217,6 +233,10 @@ class Reader(FakePeer):
     def is_done(self) -> bool:
         return len(self.answers) == len(self._places)
 
+    def skip(self, runs: int) -> None:
+        """Leave out the next runs."""
+        del self._places[self._asked : self._asked + runs]
+
     def ask(self) -> Message | None:
         """Ask for the next run; return the answer, if it comes at once."""
         read = self._places[self._asked - 1 : self._asked]
@@ -248,6 +268,7 @@ class World:
 
     Attributes:
         loads: Every load that was begun.
+        prepared: Every load that a loader was told to prepare.
         decoded: First entries of the runs that were decoded, in order.
         open_fds: Descriptors that the service has not closed.
 
@@ -257,6 +278,7 @@ class World:
     max_runs: int = 10_000
     now_s: float = 1000.0
     loads: list[Start] = field(default_factory=list)
+    prepared: list[Load] = field(default_factory=list)
     decoded: list[int] = field(default_factory=list)
     open_fds: set[int] = field(default_factory=set)
     readers: list[Reader] = field(default_factory=list)
@@ -290,6 +312,8 @@ class World:
         plans: tuple[Plan, ...] = (),
         epoch: int = 0,
         settings: CacheConfig | None = None,
+        part: int = 0,
+        following: tuple[tuple[int, Stretch], ...] = (),
     ) -> Reader:
         stage = next(self._stages) if stage is None else stage
         scan = Scan(ROOT, self.config, stretches)
@@ -300,10 +324,13 @@ class World:
             Open(
                 PROTOCOL_VERSION,
                 scan,
-                ScanReader(ReadToken(stage, 0), "scan", Consumer(TOPIC), RUNS * STORED),
+                ScanReader(
+                    ReadToken(stage, part, part), "scan", Consumer(TOPIC), RUNS * STORED
+                ),
                 epoch,
                 settings or self.service.config,
                 plans,
+                following,
             ),
         )
         return reader

@@ -50,15 +50,34 @@ class ServiceMachine(RuleBasedStateMachine):
         ),
         stage=st.integers(0, 3),
         plans=st.sets(st.sampled_from(sorted(PLANS))),
+        part=st.integers(0, 3),
+        following=st.lists(stretches, max_size=3),
     )
-    def open(self, parts: list, stage: int, plans: set[str]) -> Reader:  # type: ignore[type-arg]
-        active = tuple(PLANS[name] for name in sorted(plans))
-        return self.world.reader(*parts, stage=stage, plans=active)
+    def open(
+        self,
+        parts: list,  # type: ignore[type-arg]
+        stage: int,
+        plans: set[str],
+        part: int,
+        following: list,  # type: ignore[type-arg]
+    ) -> Reader:
+        return self.world.reader(
+            *parts,
+            stage=stage,
+            plans=tuple(PLANS[name] for name in sorted(plans)),
+            part=part,
+            following=tuple(enumerate(following, part + 1)),
+        )
 
     @rule(reader=readers)
     def ask(self, reader: Reader) -> None:
         if reader.wants_more:
             reader.ask()
+
+    @rule(reader=readers, runs=st.integers(1, 3))
+    def skip(self, reader: Reader, runs: int) -> None:
+        if reader.wants_more:
+            reader.skip(runs)
 
     @rule(reader=consumes(readers), is_done=st.booleans())
     def leave(self, reader: Reader, is_done: bool) -> None:
