@@ -10,6 +10,7 @@ import signal
 import stat
 import subprocess
 import sys
+import time
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -266,6 +267,40 @@ def test_settings_of_a_later_stage_reach_the_node(executor: Executor) -> None:
     until(lambda: len(processes(executor)) == 2)
 
 
+@pytest.mark.parametrize(
+    "config",
+    [
+        pytest.param(
+            replace(CONFIG, ttl_create_s=1, ttl_after_read_s=1), id="its time is over"
+        ),
+        pytest.param(replace(CONFIG, max_life_s=1), id="its life has ended"),
+    ],
+)
+def test_memory_is_free_within_two_seconds_though_nobody_asks(
+    executor: Executor, config: CacheConfig
+) -> None:
+    """No message is sent meanwhile: what is looked at are the node's descriptors."""
+    begin_s = time.monotonic()
+    reading = executor.read(config=config)
+    next(reading)
+    reading.close()
+    until(lambda: memfd_bytes(executor) == 0, deadline_s=1 + 2)
+    assert time.monotonic() - begin_s >= 1, "it was not the time that ended it"
+    metrics = executor.metrics()
+    assert metrics.evicted_by_ttl == metrics.inserts > 0
+
+
+def test_a_mapped_run_outlives_its_time_where_it_is_mapped(
+    executor: Executor, content: str
+) -> None:
+    short = replace(CONFIG, ttl_create_s=1, ttl_after_read_s=1, max_life_s=1)
+    reading = executor.read(config=short)
+    runs = list(reading)
+    node = processes(executor)[0]
+    until(lambda: memfd_bytes_of([node]) == 0, deadline_s=1 + 2)
+    assert digest(runs) == content
+
+
 def test_a_node_ends_with_its_directory(executor: Executor) -> None:
     digest(executor.read())
     shutil.rmtree(executor.directory)
@@ -403,8 +438,12 @@ def frozen(pids: list[int]) -> Iterator[None]:
 
 def memfd_bytes(executor: Executor, *tasks: int) -> int:
     """Shared memory of the node, its loaders and these tasks, each piece once."""
+    return memfd_bytes_of([*processes(executor), *tasks])
+
+
+def memfd_bytes_of(pids: list[int]) -> int:
     sizes = {}
-    for pid in [*processes(executor), *tasks]:
+    for pid in pids:
         try:
             fds = list(Path(f"/proc/{pid}/fd").iterdir())
         except (FileNotFoundError, PermissionError):
