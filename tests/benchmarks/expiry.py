@@ -11,21 +11,20 @@ while it is asked over its socket without a break. In milliseconds and seconds:
 
 of which each has
 
-    max_delay_ms  the longest that any question waited for its answer
-    p99_delay_ms  99 in 100 waited for less
-    idle_ms       the longest before, with nothing to expire
+    max_delay_ms  the longest that any question waited for its answer, less the time in
+                  which the node or who asks was ready and had to wait for a core
+    max_wall_ms   the longest with that: on busy cores it tells of other programs
+    p99_delay_ms  99 in 100 waited for less, likewise with that
+    idle_ms       the longest before, with nothing to expire, likewise
     freed_s       from the settings on, until all that is overdue is gone
-    runs          so many
+    runs          so many, of which nearly all are let go of
+    questions     so many were asked until then
 
 The questions to the real nodes are reads of runs that live on, each from Take to
 mapped, and Ask; to the million, Ask. `one_go_ms` is what the reader would wait for if
 nothing was cut into passes: `million` in the core alone, `gibibyte` and `descriptors`
 with closing their descriptors. `pass_ms` is the longest pass, likewise. Both are
 processor time. `max_delay_ms_1m` is the first one of the above once more.
-
-Delays are those of the worst of 3 rounds, whatever else the cores did at that moment,
-but p99_delay_ms, which is the median of the rounds. `descriptors` has one round: it
-takes minutes to load that many runs.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ import record
 
 sys.path.append(str(Path(__file__).parents[1] / "integration"))
 
-from executor import TOPIC, Executor, until
+from executor import TOPIC, Executor
 
 from sparkcache import CacheConfig
 from sparkcache.consumers import Consumer, Reader
@@ -67,7 +66,6 @@ if TYPE_CHECKING:
 
     from sparkcache.metrics import Metrics
 
-ROUNDS = 3
 MILLION = 1_000_000
 PAGE = 4096
 GIB = 1 << 30
@@ -89,12 +87,34 @@ SHORT = replace(LONG, ttl_create_s=AFTER_READ_S, ttl_after_read_s=AFTER_READ_S)
 
 @dataclass
 class Delays:
-    """How long questions waited, in seconds: before, and while much expires."""
+    """How long questions waited, in seconds: before, and while much expires.
 
-    runs: int = 0
+    `own_s` is `busy_s` less what the two processes waited for a core.
+    """
+
+    pids: tuple[int, int]
+    runs: int
     idle_s: list[float] = field(default_factory=list)
     busy_s: list[float] = field(default_factory=list)
+    own_s: list[float] = field(default_factory=list)
     freed_s: float = 0.0
+
+    def idle(self, ask: Callable[[], Any]) -> Any:
+        """Ask while nothing expires."""
+        return timed(self.idle_s, ask)
+
+    def busy(self, ask: Callable[[], Any]) -> Any:
+        """Ask while much expires."""
+        waited_s = self._waited_s()
+        answer = timed(self.busy_s, ask)
+        waited_s = self._waited_s() - waited_s
+        self.own_s.append(max(self.busy_s[-1] - waited_s, 0.0))
+        return answer
+
+    def _waited_s(self) -> float:
+        """Return how long the processes have been ready and did not run."""
+        stats = [Path(f"/proc/{pid}/schedstat").read_text() for pid in self.pids]
+        return sum(int(stat.split()[1]) for stat in stats) / 1e9
 
 
 def measure() -> dict[str, Any]:
@@ -102,28 +122,25 @@ def measure() -> dict[str, Any]:
     descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[1] - SPARE_DESCRIPTORS
     small = [PAGE] * (descriptors - 300)  # the rest is this program's own
     result = {
-        "million": told([million() for _ in range(ROUNDS)])
-        | in_process([0] * MILLION, lambda _: None),
-        "descriptors": told(real(1, descriptors, *small_runs(descriptors)))
+        "million": told(million()) | in_process([0] * MILLION, lambda _: None),
+        "descriptors": told(real(descriptors, *small_runs(descriptors)))
         | in_process([memfd(size) for size in small], os.close, PAGE),
-        "gibibyte": told(real(ROUNDS, 0, *large_runs()))
+        "gibibyte": told(real(0, *large_runs()))
         | in_process([memfd(RUN_BYTES) for _ in range(GIB // RUN_BYTES)], os.close),
     }
     return {"max_delay_ms_1m": result["million"]["max_delay_ms"]} | result
 
 
-def told(rounds: list[Delays]) -> dict[str, float]:
-    """Summarize rounds."""
+def told(delays: Delays) -> dict[str, float]:
+    """Summarize what was measured."""
     return {
-        "max_delay_ms": ms(max(max(one.busy_s) for one in rounds)),
-        "p99_delay_ms": ms(
-            statistics.median(
-                statistics.quantiles(one.busy_s, n=100)[98] for one in rounds
-            )
-        ),
-        "idle_ms": ms(max(max(one.idle_s) for one in rounds)),
-        "freed_s": round(max(one.freed_s for one in rounds), 2),
-        "runs": min(one.runs for one in rounds),
+        "max_delay_ms": ms(max(delays.own_s)),
+        "max_wall_ms": ms(max(delays.busy_s)),
+        "p99_delay_ms": ms(statistics.quantiles(delays.busy_s, n=100)[98]),
+        "idle_ms": ms(max(delays.idle_s)),
+        "freed_s": round(delays.freed_s, 2),
+        "questions": len(delays.busy_s),
+        "runs": delays.runs,
     }
 
 
@@ -195,18 +212,21 @@ def fill(service: Service, fds: list[int], size_bytes: int) -> None:
 
 def million() -> Delays:
     """Ask a node that lets go of a million runs."""
-    delays = Delays(MILLION)
-    with tempfile.TemporaryDirectory() as directory, node_of_a_million(directory) as at:
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        node_of_a_million(directory) as (at, pid),
+    ):
+        delays = Delays((pid, os.getpid()), MILLION)
         asked: Channel[ToTask] = Channel(at.connect(300), ToTask)
         told_: Channel[ToTask] = Channel(at.connect(300), ToTask)
         with closing(asked), closing(told_):
             assert ask(asked).runs == MILLION
             time.sleep(AFTER_READ_S)
             for _ in range(QUESTIONS):
-                timed(delays.idle_s, lambda: ask(asked))
+                delays.idle(lambda: ask(asked))
             told_.send(opening(SHORT))
             begin_s = time.perf_counter()
-            while timed(delays.busy_s, lambda: ask(asked)).runs:
+            while delays.busy(lambda: ask(asked)).runs:
                 pass
             delays.freed_s = time.perf_counter() - begin_s
     return delays
@@ -227,7 +247,7 @@ def opening(settings: CacheConfig) -> Open:
 
 
 @contextmanager
-def node_of_a_million(directory: str) -> Iterator[Address]:
+def node_of_a_million(directory: str) -> Iterator[tuple[Address, int]]:
     """Run the node's own event loop in a process, around a core that is full."""
     address = Address(Path(directory))
     address.prepare()
@@ -240,7 +260,7 @@ def node_of_a_million(directory: str) -> Iterator[Address]:
             os._exit(0)
     listener.close()
     try:
-        yield address
+        yield address, pid
     finally:
         os.kill(pid, signal.SIGTERM)
         os.waitpid(pid, 0)
@@ -261,25 +281,16 @@ def serve(listener: Any) -> None:
 # Real nodes
 
 
-def real(
-    rounds: int, least_runs: int, topic: Path, config: CacheConfig
-) -> list[Delays]:
-    """Read from a real node while it lets go of what it holds; once per round."""
-    try:
-        return [one_round(least_runs, topic, config) for _ in range(rounds)]
-    finally:
-        shutil.rmtree(topic)
-
-
-def one_round(least_runs: int, topic: Path, config: CacheConfig) -> Delays:
-    """Fill a node, then read a few runs of it again and again."""
+def real(least_runs: int, topic: Path, config: CacheConfig) -> Delays:
+    """Fill a node, then read a few runs of it while it lets go of the others."""
     with tempfile.TemporaryDirectory() as directory:
         os.environ["SPARK_LOCAL_DIRS"] = directory
         executor = Executor(Path(directory), topic, config)
         scan = executor.scan()
         for _ in executor.read(scan=scan):
             pass
-        delays = Delays(executor.metrics().runs)
+        pids = (node_of(executor), os.getpid())
+        delays = Delays(pids, executor.metrics().runs)
         assert delays.runs >= least_runs
         last = scan.stretches[-1]
         few = replace(
@@ -289,16 +300,16 @@ def one_round(least_runs: int, topic: Path, config: CacheConfig) -> Delays:
         with closing(channel):
             ready_s = time.monotonic() + AFTER_READ_S
             while time.monotonic() < ready_s or len(delays.idle_s) < QUESTIONS:
-                question(executor, few, config, 0, channel, delays.idle_s)
+                question(executor, few, config, 0, channel, delays.idle)
             short = replace(
                 config, ttl_create_s=AFTER_READ_S, ttl_after_read_s=AFTER_READ_S
             )
             begin_s = time.perf_counter()
-            while question(executor, few, short, 1, channel, delays.busy_s) > LIVING:
+            while question(executor, few, short, 1, channel, delays.busy) > LIVING:
                 pass
             delays.freed_s = time.perf_counter() - begin_s
             assert ask(channel).hits >= len(delays.busy_s) // 2
-    until(lambda: not executor.address.directory.exists())
+    shutil.rmtree(topic)
     return delays
 
 
@@ -308,13 +319,28 @@ def question(
     config: CacheConfig,
     stage: int,
     channel: Channel[ToTask],
-    times_s: list[float],
+    noted: Callable[[Callable[[], Any]], Any],
 ) -> int:
     """Read a few runs as a new task, and ask; return how many runs are left."""
     reading = executor.read(stage, scan, config)
-    while timed(times_s, lambda: next(reading, None)) is not None:
+    while noted(lambda: next(reading, None)) is not None:
         pass
-    return timed(times_s, lambda: ask(channel)).runs  # type: ignore[no-any-return]
+    return noted(lambda: ask(channel)).runs  # type: ignore[no-any-return]
+
+
+def node_of(executor: Executor) -> int:
+    """Find an executor's node; its loaders are younger."""
+    marker = executor.marker.replace(" ", "\0")
+    pids = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
+    return min(pid for pid in pids if marker in command_of(pid))
+
+
+def command_of(pid: int) -> str:
+    """Return a process's command line; nothing if it has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
+    except OSError:
+        return ""
 
 
 def small_runs(count: int) -> tuple[Path, CacheConfig]:
