@@ -26,6 +26,7 @@ from sparkcache_pulsar.testing import (
     Entry,
     Message,
     ledger_objects,
+    synthetic_topic,
     write_directory,
 )
 
@@ -288,6 +289,24 @@ def test_memory_is_free_within_two_seconds_though_nobody_asks(
     assert time.monotonic() - begin_s >= 1, "it was not the time that ended it"
     metrics = executor.metrics()
     assert metrics.evicted_by_ttl == metrics.inserts > 0
+
+
+def test_much_that_is_overdue_is_free_as_soon(
+    executor: Executor, tmp_path: Path
+) -> None:
+    """It takes nine passes, which follow one another at once."""
+    write_directory(tmp_path / "large", synthetic_topic(TOPIC, 128 << 20))
+    long = CacheConfig(loaders=1, ttl_after_read_s=600)
+    executor = replace(executor, topic=tmp_path / "large", config=long)
+    scan = executor.scan()
+    for _ in executor.read(scan=scan):
+        pass
+    assert memfd_bytes(executor) > 128 << 20
+    short = replace(long, ttl_create_s=0.1, ttl_after_read_s=0.1)
+    reading = executor.read(1, scan, short)
+    next(reading)
+    reading.close()
+    until(lambda: memfd_bytes(executor) == 0, deadline_s=2)
 
 
 def test_a_mapped_run_outlives_its_time_where_it_is_mapped(
