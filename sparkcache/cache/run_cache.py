@@ -259,7 +259,7 @@ class RunCache(Generic[V]):
         """
         removed = []
         for run in self._expiry.over(now_s):
-            if self._is_dead(run, now_s):
+            if self._expiry.is_at_end(run, now_s) or not self._order.spares(run):
                 self._remove(run)
                 removed.append(run)
                 most_bytes -= run.size_bytes

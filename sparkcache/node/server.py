@@ -103,8 +103,12 @@ class _Server:
             self._bury(pid)
 
     def _expire(self) -> None:
-        again_s = 0 if self.service.expire() else _TICK_S
-        self._loop.call_later(again_s, self._expire)  # after what has come meanwhile
+        again_s = _TICK_S
+        try:
+            if self.service.expire():
+                again_s = 0  # and yet after what has come meanwhile
+        finally:
+            self._loop.call_later(again_s, self._expire)
 
     def _listen(self) -> None:
         self._loop.add_reader(self._listener, self._accept)

@@ -110,6 +110,7 @@ class Service:
         self._planned = PlannedCache[int](cache_settings(config, max_runs))
         self._cache = self._planned.runs
         self._coming: Settings | None = None  # once nothing is overdue by the present
+        self._pass_runs = _PASS_RUNS
         _warn_of(self._cache.settings.ttl)
         self._tasks: set[Task] = set()
         self._count: Counter[str] = Counter()
@@ -270,7 +271,7 @@ class Service:
         """Make room for a run; False if there can be none, or others need it more."""
         now_s = self._now()
         if size_bytes > self._spare_bytes():  # then what is overdue goes first
-            self._free(self._cache.expire(now_s, _PASS_RUNS, size_bytes))
+            self._free(self._cache.expire(now_s, self._pass_runs, size_bytes))
         fits, evicted = self._planned.reserve(key, size_bytes, now_s)
         self._free(evicted)
         self._recorder.size(key, size_bytes)
@@ -324,7 +325,7 @@ class Service:
         Nobody waits for longer than that takes, and nobody is served what is overdue.
         """
         now_s = self._now()
-        self._free(self._cache.expire(now_s, _PASS_RUNS, _PASS_BYTES))
+        self._free(self._cache.expire(now_s, self._pass_runs, _PASS_BYTES))
         if self._coming is not None and not self._cache.is_behind(now_s):
             settings, self._coming = self._coming, None
             self._free(self._cache.configure(settings, now_s))

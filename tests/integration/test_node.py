@@ -10,6 +10,7 @@ import signal
 import stat
 import subprocess
 import sys
+import time
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +26,7 @@ from sparkcache_pulsar.testing import (
     Entry,
     Message,
     ledger_objects,
+    synthetic_topic,
     write_directory,
 )
 
@@ -266,6 +268,58 @@ def test_settings_of_a_later_stage_reach_the_node(executor: Executor) -> None:
     until(lambda: len(processes(executor)) == 2)
 
 
+@pytest.mark.parametrize(
+    "config",
+    [
+        pytest.param(
+            replace(CONFIG, ttl_create_s=1, ttl_after_read_s=1), id="its time is over"
+        ),
+        pytest.param(replace(CONFIG, max_life_s=1), id="its life has ended"),
+    ],
+)
+def test_memory_is_free_within_two_seconds_though_nobody_asks(
+    executor: Executor, config: CacheConfig
+) -> None:
+    """No message is sent meanwhile: what is looked at are the node's descriptors."""
+    begin_s = time.monotonic()
+    reading = executor.read(config=config)
+    next(reading)
+    reading.close()
+    until(lambda: memfd_bytes(executor) == 0, deadline_s=1 + 2)
+    assert time.monotonic() - begin_s >= 1, "it was not the time that ended it"
+    metrics = executor.metrics()
+    assert metrics.evicted_by_ttl == metrics.inserts > 0
+
+
+def test_much_that_is_overdue_is_free_as_soon(
+    executor: Executor, tmp_path: Path
+) -> None:
+    """It takes nine passes, which follow one another at once."""
+    write_directory(tmp_path / "large", synthetic_topic(TOPIC, 128 << 20))
+    long = CacheConfig(loaders=1, ttl_after_read_s=600)
+    executor = replace(executor, topic=tmp_path / "large", config=long)
+    scan = executor.scan()
+    for _ in executor.read(scan=scan):
+        pass
+    assert memfd_bytes(executor) > 128 << 20
+    short = replace(long, ttl_create_s=0.1, ttl_after_read_s=0.1)
+    reading = executor.read(1, scan, short)
+    next(reading)
+    reading.close()
+    until(lambda: memfd_bytes(executor) == 0, deadline_s=2)
+
+
+def test_a_mapped_run_outlives_its_time_where_it_is_mapped(
+    executor: Executor, content: str
+) -> None:
+    short = replace(CONFIG, ttl_create_s=1, ttl_after_read_s=1, max_life_s=1)
+    reading = executor.read(config=short)
+    runs = list(reading)
+    node = processes(executor)[0]
+    until(lambda: memfd_bytes_of([node]) == 0, deadline_s=1 + 2)
+    assert digest(runs) == content
+
+
 def test_a_node_ends_with_its_directory(executor: Executor) -> None:
     digest(executor.read())
     shutil.rmtree(executor.directory)
@@ -403,8 +457,12 @@ def frozen(pids: list[int]) -> Iterator[None]:
 
 def memfd_bytes(executor: Executor, *tasks: int) -> int:
     """Shared memory of the node, its loaders and these tasks, each piece once."""
+    return memfd_bytes_of([*processes(executor), *tasks])
+
+
+def memfd_bytes_of(pids: list[int]) -> int:
     sizes = {}
-    for pid in [*processes(executor), *tasks]:
+    for pid in pids:
         try:
             fds = list(Path(f"/proc/{pid}/fd").iterdir())
         except (FileNotFoundError, PermissionError):

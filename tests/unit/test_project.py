@@ -10,7 +10,7 @@ import pytest
 from hatchling.build import build_wheel
 
 import sparkcache
-from sparkcache.config import node_option_names, scan_option_names
+from sparkcache.config import CacheConfig, node_option_names, scan_option_names
 from sparkcache.source.options import ScanOptions
 from sparkcache_pulsar import PulsarConnector
 
@@ -64,6 +64,22 @@ def test_options_in_the_readme_are_options() -> None:
     for name in re.findall(r"spark\.sparkcache\.(\w+)", README):
         assert name in node_option_names() | scan_option_names()
     assert ScanOptions.parse({"topic": "t", "path": "/nowhere"}).min_partitions == 1
+
+
+def test_what_others_call_it_names_settings_that_there_are() -> None:
+    section = README.split("#### What others call it")[1].split("\nSize an")[0]
+    rows = [line.split("|") for line in section.splitlines() if line.startswith("|")]
+    ours = {name for row in rows for name in re.findall(r"`(\w+)`", row[2])}
+    assert ours <= node_option_names() | scan_option_names()
+    assert {"ttlCreate", "ttlAfterRead", "ttl", "maxLife"} <= ours
+
+
+def test_times_in_the_readme_are_the_defaults() -> None:
+    section = README.split("### How long a run lives")[1].split("###")[0]
+    told = dict(re.findall(r"^\| `(\w+)` \| `(\w+)`", section, flags=re.MULTILINE))
+    conf = CacheConfig().to_conf()
+    assert told == {name: conf["spark.sparkcache." + name] for name in told}
+    assert len(told) == 5
 
 
 def test_paths_in_the_readme_exist() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import inf
 
 from sparkcache.cache import CachedRun, RunCache, Settings, Ttl
 from sparkcache.model import Ledger, ObjectId, Run, RunKey
@@ -62,8 +63,10 @@ class SlowRun:
     accessed: bool = False
     was_read: bool = False
     since_s: float = 0.0
+    inserted_s: float = 0.0
     state: str = "unread"
     stamp: int = 0
+    life: int = 0
 
 
 class SlowCache:
@@ -92,11 +95,22 @@ class SlowCache:
 
     def find(self, where: RunKey, now_s: float) -> SlowRun | None:
         for run in self.kept:
-            if run.key == where and (not self.is_over(run, now_s) or self.spares(run)):
+            if run.key == where and not self.is_dead(run, now_s):
                 return run
         return None
 
+    def is_dead(self, run: SlowRun, now_s: float) -> bool:
+        return now_s >= self.end_of_life_s(run) or (
+            self.is_over(run, now_s) and not self.spares(run)
+        )
+
+    def end_of_life_s(self, run: SlowRun) -> float:
+        return run.inserted_s + self.settings.ttl.max_life_s
+
     def deadline_s(self, run: SlowRun) -> float:
+        return min(self.end_of_time_s(run), self.end_of_life_s(run))
+
+    def end_of_time_s(self, run: SlowRun) -> float:
         ttl = self.settings.ttl
         after_read_s = ttl.create_s if ttl.after_read_s is None else ttl.after_read_s
         return (
@@ -109,7 +123,7 @@ class SlowCache:
         )
 
     def is_over(self, run: SlowRun, now_s: float) -> bool:
-        return now_s - self.deadline_s(run) >= 0
+        return now_s - self.end_of_time_s(run) >= 0
 
     def spares(self, run: SlowRun) -> bool:
         settings = self.settings
@@ -117,9 +131,12 @@ class SlowCache:
             run.expected_reads > 0 and run.requeues < settings.max_requeues
         )
 
-    def start(self, run: SlowRun, now_s: float) -> None:
+    def next_stamp(self) -> int:
         self._stamps += 1
-        run.stamp = self._stamps
+        return self._stamps
+
+    def start(self, run: SlowRun, now_s: float) -> None:
+        run.stamp = self.next_stamp()
         run.since_s = now_s
         run.state = (
             "expected" if run.expected_reads else "read" if run.was_read else "unread"
@@ -183,9 +200,12 @@ class SlowCache:
                 run.expected_reads = expected_reads
                 self.kept.remove(run)
                 self.kept.append(run)
+                run.inserted_s = now_s
+                run.life = self.next_stamp()
                 self.start(run, now_s)
                 return None
-        run = SlowRun(where, size_bytes, expected_reads)
+        run = SlowRun(where, size_bytes, expected_reads, inserted_s=now_s)
+        run.life = self.next_stamp()
         self.kept.append(run)
         self.start(run, now_s)
         return run
@@ -237,17 +257,29 @@ class SlowCache:
             goal_bytes = self.held_bytes - int(settings.watermark * settings.max_bytes)
         return self.shrink(goal_bytes, self.held_runs - settings.max_runs, now_s)
 
-    def expire(self, now_s: float) -> list[SlowRun]:
+    def expire(
+        self, now_s: float, most_runs: float = inf, most_bytes: float = inf
+    ) -> list[SlowRun]:
         removed: list[SlowRun] = []
-        while over := [run for run in self.kept if self.is_over(run, now_s)]:
-            order = ("expected", "read", "unread")
-            run = min(over, key=lambda run: (order.index(run.state), run.stamp))
-            if self.spares(run):
-                self.requeue(run, now_s)
-            else:
+        while (run := self.next_over(now_s)) and most_runs > 0 and most_bytes > 0:
+            most_runs -= 1
+            if self.is_dead(run, now_s):
                 self.drop(run)
                 removed.append(run)
-        return removed + self.shrink_to_limit(now_s)
+                most_bytes -= run.size_bytes
+            else:
+                self.requeue(run, now_s)
+        return removed + ([] if run else self.shrink_to_limit(now_s))
+
+    def next_over(self, now_s: float) -> SlowRun | None:
+        ended = [run for run in self.kept if now_s >= self.end_of_life_s(run)]
+        if ended:
+            return min(ended, key=lambda run: run.life)
+        over = [run for run in self.kept if self.is_over(run, now_s)]
+        order = ("expected", "read", "unread")
+        return min(
+            over, key=lambda run: (order.index(run.state), run.stamp), default=None
+        )
 
     def invalidate(self, runs: list[SlowRun]) -> list[SlowRun]:
         for run in runs:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import hypothesis.strategies as st
 import pytest
 from cache_cases import ROOMY, SlowCache, SlowRun, key, ledger
@@ -24,7 +26,8 @@ sizes = st.sampled_from((1, 7, 20, 34, 60))
 reads = st.sampled_from((0, 0, 0, 1, 2))
 seconds = st.sampled_from((0, 0, 0.5, 1, 1, 2, 3, 5))
 times = st.sampled_from((0, 1, 2, 3, 5, 8))
-ttls = st.builds(Ttl, times, st.none() | times, times)
+lives = st.sampled_from((inf, inf, 1, 4, 8))
+ttls = st.builds(Ttl, times, st.none() | times, times, lives)
 all_settings = st.builds(
     Settings,
     max_bytes=st.sampled_from((200, 200, 200, 100, 50, 0)),
@@ -177,7 +180,29 @@ class RunCacheMachine(RuleBasedStateMachine):
         self.now_s += seconds
         looked_at, before = self.cache.counters.looked_at, len(self.cache)
         self.same(self.cache.expire(self.now_s), self.slow.expire(self.now_s))
-        assert self.cache.counters.looked_at - looked_at <= self.bound(before) + 3
+        assert self.cache.counters.looked_at - looked_at <= self.bound(before) + 4
+        assert not self.cache.is_behind(self.now_s)
+
+    @rule(
+        seconds=seconds,
+        most_runs=st.sampled_from((1, 2, 5)),
+        most_bytes=st.sampled_from((1, 30, inf)),
+    )
+    def expire_some(self, seconds: float, most_runs: int, most_bytes: float) -> None:
+        self.now_s += seconds
+        most = (self.now_s, most_runs, most_bytes)
+        self.same(self.cache.expire(*most), self.slow.expire(*most))
+        is_behind = self.slow.next_over(self.now_s) is not None
+        assert self.cache.is_behind(self.now_s) == is_behind
+
+    @precondition(lambda self: self.slow.kept)
+    @rule(data=st.data())
+    def expire_run(self, data: st.DataObject) -> None:
+        slow = data.draw(st.sampled_from(self.slow.kept))
+        run = self.cache.expire_run(slow.key, self.now_s)
+        assert (run is not None) == self.slow.is_dead(slow, self.now_s)
+        if run is not None:
+            self.same([run], self.slow.invalidate([slow]))
 
     @rule(size_bytes=sizes)
     def evict(self, size_bytes: int) -> None:
@@ -234,6 +259,7 @@ class RunCacheMachine(RuleBasedStateMachine):
             assert run.requeues == slow.requeues
             assert run.accessed == slow.accessed
             assert run.since_s == slow.since_s
+            assert run.inserted_s == slow.inserted_s
 
     @invariant()
     def wakes_when_there_is_work(self) -> None:

@@ -36,6 +36,22 @@ def test_resolve_ttl(
     assert ttl == Ttl(*resolved, expected_s=600)
 
 
+@pytest.mark.parametrize("create_s", [180, 0])
+@pytest.mark.parametrize(
+    ("given_s", "cap_s"),
+    [
+        pytest.param(60, 60, id="a cap"),
+        pytest.param(0, math.inf, id="0: none"),
+        pytest.param(-1, math.inf, id="negative: none either"),
+    ],
+)
+def test_the_cap_does_not_depend_on_the_policy(
+    create_s: float, given_s: float, cap_s: float
+) -> None:
+    ttl = resolve_ttl(create_s, 0, legacy_s=15, expected_s=600, max_life_s=given_s)
+    assert ttl.max_life_s == cap_s
+
+
 @pytest.mark.parametrize(
     ("field", "value", "would_do"),
     [
@@ -56,7 +72,9 @@ def test_an_illegal_setting_is_named_with_what_would_do(
         replace(ROOMY, **{field: value})
 
 
-@pytest.mark.parametrize("field", ["create_s", "after_read_s", "expected_s"])
+@pytest.mark.parametrize(
+    "field", ["create_s", "after_read_s", "expected_s", "max_life_s"]
+)
 @pytest.mark.parametrize("value_s", [-0.1, math.nan])
 def test_an_illegal_time_is_named(field: str, value_s: float) -> None:
     with pytest.raises(ValueError, match=f"{field} is {value_s}: use 0 or more"):

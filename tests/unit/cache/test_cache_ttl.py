@@ -7,22 +7,25 @@ from dataclasses import replace
 
 import pytest
 from cache_cases import PULSAR, ROCKETMQ, cache_of, key, keys, put
+from ttl_cases import DUAL_TTL, NINES, Steps
 
 from sparkcache.cache import Place, RunCache, Ttl
 
-NINES = [("get", at_s) for at_s in range(9, 523, 9)]
 
-
-def play(cache: RunCache[str], steps: list[tuple[str, float]]) -> None:
+def play(cache: RunCache[str], steps: Steps) -> None:
     """Do things to run 0 at the given times."""
     for what, at_s in steps:
         match what:
-            case "get":
+            case "read":
                 assert cache.get(key(0), at_s)
             case "peek":
                 assert cache.peek(key(0), at_s)
             case "list":
-                assert cache.keys_of("a") == [key(0)]
+                assert cache.keys_of("a") == keys(cache.runs()) == [key(0)]
+                assert cache.next_deadline_s() is not None
+            case "near":
+                assert cache.get(key(1), at_s) is None
+                cache.readers_moved("a")
             case "mark":
                 assert cache.mark_read(key(0), at_s) == 0
             case "put":
@@ -34,42 +37,27 @@ def play(cache: RunCache[str], steps: list[tuple[str, float]]) -> None:
 @pytest.mark.parametrize(
     ("steps", "at_s", "held"),
     [
-        pytest.param([], 179.999999999, True, id="unread: held before the deadline"),
-        pytest.param([], 180.0, False, id="unread: gone at the deadline itself"),
-        pytest.param(
-            [("pass", 179.9)], 180.0, False, id="an idle pass changes nothing"
-        ),
-        pytest.param(
-            [("get", 1)], 10.999999999, True, id="read: held until 10 s later"
-        ),
-        pytest.param([("get", 1)], 11.0, False, id="read: gone exactly 10 s later"),
+        *DUAL_TTL,
         pytest.param([("mark", 1)], 10.9, True, id="a planned read counts as a read"),
         pytest.param([("mark", 1)], 11.0, False, id="a planned read shortens as well"),
         pytest.param(
-            [("get", 179.9)], 189.8, True, id="a late read extends beyond 180"
+            [("read", 1), ("put", 2)], 181.9, True, id="put again: unread anew"
         ),
-        pytest.param([("get", 179.9)], 190.0, False, id="by no more than 10 s"),
-        pytest.param(NINES, 531, True, id="read every 9 s: slides without limit"),
-        pytest.param(NINES, 532, False, id="read every 9 s: until it stops"),
+        pytest.param([("read", 1), ("put", 2)], 182, False, id="put again: for 180 s"),
         pytest.param(
-            [("get", 1), ("put", 2)], 181.9, True, id="put again: unread anew"
+            [("read", 0.3), ("put", 0.6)], 100, True, id="within one second, likewise"
         ),
-        pytest.param([("get", 1), ("put", 2)], 182.0, False, id="put again: for 180 s"),
-        pytest.param(
-            [("get", 0.3), ("put", 0.6)], 100, True, id="within one second, likewise"
-        ),
-        pytest.param(
-            [("get", 1), ("get", 1.5)], 11.4, True, id="reads within a second all count"
-        ),
-        pytest.param([("peek", 1)], 12, True, id="peek does not shorten"),
-        pytest.param([("list", 1)], 12, True, id="a range look-up does not shorten"),
     ],
 )
-def test_dual_ttl(steps: list[tuple[str, float]], at_s: float, held: bool) -> None:
+def test_dual_ttl(steps: Steps, at_s: float, held: bool) -> None:
     cache = cache_of(1, ttl=ROCKETMQ)
     play(cache, steps)
     assert (cache.peek(key(0), at_s) is not None) == held
+    assert (cache.get(key(0), at_s) is not None) == held
     assert keys(cache.expire(at_s)) == [key(0)] * (not held)
+    assert (len(cache), cache.held_bytes) == ((1, 1) if held else (0, 0))
+    assert cache.counters.expired == (not held)
+    assert cache.counters.evicted == 0
     cache.check()
 
 
@@ -77,12 +65,12 @@ def test_dual_ttl(steps: list[tuple[str, float]], at_s: float, held: bool) -> No
     ("steps", "deadline_s"),
     [
         pytest.param([], 180, id="180 s for the unread"),
-        pytest.param([("get", 1)], 11, id="10 s from the read"),
+        pytest.param([("read", 1)], 11, id="10 s from the read"),
+        pytest.param([("read", 179.9)], 189.9, id="however late it was read"),
+        pytest.param([("peek", 1), ("list", 2)], 180, id="looks change nothing"),
     ],
 )
-def test_the_next_deadline_is_known(
-    steps: list[tuple[str, float]], deadline_s: float
-) -> None:
+def test_the_next_deadline_is_known(steps: Steps, deadline_s: float) -> None:
     cache = cache_of(1, ttl=ROCKETMQ)
     play(cache, steps)
     assert cache.next_deadline_s() == deadline_s
@@ -101,7 +89,7 @@ def test_the_next_deadline_is_that_of_the_first_to_end() -> None:
 
 def test_a_single_ttl_is_not_touched_by_reads() -> None:
     cache = cache_of(1, ttl=PULSAR)
-    play(cache, [("get", 0.9), ("mark", 0.95)])
+    play(cache, [("read", 0.9), ("mark", 0.95)])
     assert cache.peek(key(0), 0.999)
     assert cache.peek(key(0), 1.0) is None
 
@@ -224,3 +212,146 @@ def test_a_pass_does_not_wait_for_readers_but_their_bytes_count() -> None:
     assert (run.place, cache.kept_bytes, cache.held_bytes) == (Place.LENT, 0, 7)
     assert cache.unpin(run)
     assert (run.place, cache.held_bytes) == (Place.GONE, 0)
+
+
+# The hard cap
+
+
+@pytest.mark.parametrize(
+    ("expected_reads", "steps", "end_s"),
+    [
+        pytest.param(0, [], 180, id="unread: its time is over long before"),
+        pytest.param(0, NINES[:20], 190, id="read before its end, and then no more"),
+        pytest.param(0, NINES[:33], 300, id="read every 9 s: ends for all that"),
+        pytest.param(
+            0, [*NINES[:32], ("read", 295)], 300, id="a late read gives it no 10 s"
+        ),
+        pytest.param(0, [("read", 1), ("put", 5), ("read", 184)], 194, id="put again"),
+        pytest.param(
+            0,
+            [("put", 100), *[("read", at_s) for at_s in range(109, 400, 9)]],
+            400,
+            id="put again: its life begins anew",
+        ),
+        pytest.param(3, [], 300, id="expected, with requeues to spend: none is spent"),
+        pytest.param(3, [("pass", 180)], 300, id="spared once before: ends no later"),
+    ],
+)
+def test_nothing_lives_longer_than_its_cap(
+    expected_reads: int, steps: Steps, end_s: float
+) -> None:
+    cache = cache_of(ttl=Ttl(180, 10, 180, max_life_s=300))
+    put(cache, key(0), expected_reads=expected_reads)
+    play(cache, steps)
+    assert cache.peek(key(0), math.nextafter(end_s, 0))
+    assert cache.get(key(0), end_s) is None
+    assert cache.mark_read(key(0), end_s) is None
+    assert keys(cache.expire(end_s)) == [key(0)]
+    assert cache.counters.given_up == (expected_reads > 0)
+    cache.check()
+
+
+def test_a_cap_that_is_set_later_holds_for_what_is_there() -> None:
+    cache = cache_of(1, 1, 1, ttl=Ttl(500, 500, 500))
+    put(cache, key(3), now_s=50)
+    put(cache, key(0), now_s=60)
+    cache.get(key(1), 99)
+    capped = replace(cache.settings, ttl=Ttl(500, 500, 500, max_life_s=100))
+    assert cache.configure(capped, 99.5) == []
+    assert cache.next_deadline_s() == 100
+    assert keys(cache.expire(149)) == [key(1), key(2)]
+    assert keys(cache.expire(160)) == [key(3), key(0)]
+
+
+def test_a_cap_that_is_lifted_lets_live_what_it_has_not_ended() -> None:
+    cache = cache_of(1, ttl=Ttl(500, 500, 500, max_life_s=100))
+    put(cache, key(1), now_s=1)
+    endless = replace(cache.settings, ttl=Ttl(500, 500, 500))
+    assert keys(cache.configure(endless, 100)) == [key(0)], "it was not found any more"
+    assert cache.peek(key(1), 499)
+    assert cache.next_deadline_s() == 501
+
+
+def test_who_maps_a_run_whose_life_ends_keeps_its_bytes() -> None:
+    cache = cache_of(7, ttl=Ttl(500, 500, 500, max_life_s=100))
+    run = cache.get(key(0), 99)
+    assert run is not None
+    cache.pin(run)
+    assert cache.get(key(0), 100) is None
+    assert cache.expire(100) == [run]
+    assert (run.place, cache.held_bytes) == (Place.LENT, 7)
+    assert cache.unpin(run)
+    assert cache.held_bytes == 0
+
+
+# Short passes
+
+
+def test_short_passes_do_together_what_a_long_one_does() -> None:
+    cache = cache_of(*[3] * 10, ttl=ROCKETMQ)
+    passes = []
+    while cache.is_behind(180):
+        passes.append(keys(cache.expire(180, most_runs=4)))
+    assert passes == [[key(n) for n in range(at, min(at + 4, 10))] for at in (0, 4, 8)]
+    assert cache.held_bytes == 0
+
+
+@pytest.mark.parametrize(
+    ("most_bytes", "removed"),
+    [
+        pytest.param(1, 1, id="one run at least, however large"),
+        pytest.param(30, 1, id="one that is as large as that"),
+        pytest.param(31, 2, id="the one that reaches it is the last"),
+        pytest.param(math.inf, 5, id="all, if nothing is said"),
+    ],
+)
+def test_a_pass_removes_so_many_bytes(most_bytes: float, removed: int) -> None:
+    cache = cache_of(*[30] * 5, ttl=ROCKETMQ)
+    assert len(cache.expire(180, most_bytes=most_bytes)) == removed
+    assert cache.is_behind(180) == (removed < 5)
+
+
+def test_a_short_pass_counts_what_it_spares_as_well() -> None:
+    cache = cache_of(ttl=PULSAR)
+    for index in range(4):
+        put(cache, key(index), expected_reads=1)
+    assert cache.expire(1, most_runs=3) == []
+    assert cache.counters.requeued_expired == 3
+    assert cache.is_behind(1)
+    assert cache.next_deadline_s() == 1
+
+
+def test_between_short_passes_what_is_overdue_is_not_found() -> None:
+    cache = cache_of(*[1] * 5, ttl=ROCKETMQ)
+    cache.get(key(4), 175)
+    assert len(cache.expire(180, most_runs=1)) == 1
+    found = [index for index in range(5) if cache.get(key(index), 180)]
+    assert found == [4]
+    assert len(cache) == 4
+
+
+def test_what_is_overdue_goes_for_a_lowered_limit_before_what_lives() -> None:
+    cache = cache_of(*[40] * 3, ttl=ROCKETMQ)
+    runs = cache.runs()
+    for run in runs:
+        cache.pin(run)
+    cache.get(key(0), 175)
+    assert cache.configure(replace(cache.settings, max_bytes=70), 176) == []
+    for run in runs:
+        cache.unpin(run)
+    assert keys(cache.expire(180, most_runs=1)) == [key(1)]
+    assert keys(cache.expire(180, most_runs=1)) == [key(2)]
+    assert cache.get(key(0), 180)
+
+
+def test_a_run_goes_before_its_turn_only_if_it_is_overdue() -> None:
+    cache = cache_of(1, 1, ttl=ROCKETMQ)
+    put(cache, key(2), expected_reads=1)
+    assert cache.expire_run(key(0), 179) is None
+    assert cache.expire_run(key(9), 180) is None
+    assert cache.expire_run(key(2), 180) is None, "a pass would spare it"
+    run = cache.expire_run(key(1), 180)
+    assert run is not None
+    assert run.key == key(1)
+    assert cache.counters.expired == 1
+    assert [key(0), key(2)] == keys(cache.runs())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf
 
 import hypothesis.strategies as st
@@ -150,18 +151,25 @@ class PlannedCacheMachine(RuleBasedStateMachine):
         run = self.pinned.pop(data.draw(st.integers(0, len(self.pinned) - 1)))
         self.cache.runs.unpin(run)
 
-    @rule(seconds=st.sampled_from((1, 15, 60, 300)))
-    def expire(self, seconds: float) -> None:
+    @rule(
+        seconds=st.sampled_from((1, 15, 60, 300)),
+        most_runs=st.sampled_from((1, 3, inf)),
+    )
+    def expire(self, seconds: float, most_runs: float) -> None:
         self.now_s += seconds
-        self.cache.runs.expire(self.now_s)
+        self.cache.runs.expire(self.now_s, most_runs)
 
     @rule(
         max_bytes=st.sampled_from((20, 20, 5, 0)),
         max_runs=st.sampled_from((100, 100, 3)),
         policy=st.sampled_from(Policy),
+        max_life_s=st.sampled_from((inf, inf, 30, 150)),
     )
-    def configure(self, max_bytes: int, max_runs: int, policy: Policy) -> None:
-        settings = Settings(max_bytes, max_runs, TTL, policy, max_requeues=1)
+    def configure(
+        self, max_bytes: int, max_runs: int, policy: Policy, max_life_s: float = inf
+    ) -> None:
+        ttl = replace(TTL, max_life_s=max_life_s)
+        settings = Settings(max_bytes, max_runs, ttl, policy, max_requeues=1)
         self.cache.runs.configure(settings, self.now_s)
 
     @invariant()

@@ -36,9 +36,11 @@ class ServiceMachine(RuleBasedStateMachine):
         max_runs=st.sampled_from([3, 1000]),
         offsets=st.sampled_from([2, 1000]),
         loaders=st.integers(0, 3),
+        pass_runs=st.sampled_from([1, 2, 1000]),
     )
-    def begin(self, max_runs: int, offsets: int, loaders: int) -> None:
+    def begin(self, max_runs: int, offsets: int, loaders: int, pass_runs: int) -> None:
         self.world = World(CONFIG, max_runs=max_runs)
+        self.world.service._pass_runs = pass_runs
         self.world.service.loads._offsets = Offsets(offsets)
         for _ in range(loaders):
             self.world.loader()
@@ -128,8 +130,11 @@ class ServiceMachine(RuleBasedStateMachine):
         ahead=st.sampled_from([0, 2, 100]),
         drop=st.booleans(),
         ttl_s=st.sampled_from([0.0, 10.0]),
+        max_life_s=st.sampled_from([0, 15]),
     )
-    def configure(self, runs: int, ahead: int, drop: bool, ttl_s: float) -> None:
+    def configure(
+        self, runs: int, ahead: int, drop: bool, ttl_s: float, max_life_s: float
+    ) -> None:
         config = replace(
             CONFIG,
             max_bytes=runs * SIZE,
@@ -138,8 +143,15 @@ class ServiceMachine(RuleBasedStateMachine):
             ttl_create_s=ttl_s,
             ttl_after_read_s=ttl_s,
             ttl_s=ttl_s,
+            max_life_s=max_life_s,
         )
         self.world.service.configure(config)
+
+    @rule(step_s=st.floats(0, 100))
+    def expire(self, step_s: float) -> None:
+        """One pass, which may leave some of it to the next."""
+        self.world.now_s += step_s
+        self.world.service.expire()
 
     @rule(step_s=st.floats(0, 100))
     def wait(self, step_s: float) -> None:
@@ -174,6 +186,7 @@ class ServiceMachine(RuleBasedStateMachine):
             reader.finish()
         world.settle()
         world.service.configure(replace(CONFIG, max_bytes=0))
+        world.advance(0)
         assert world.service.metrics().held_bytes == 0
         assert world.service.metrics().runs == 0
         assert world.open_fds == set()
