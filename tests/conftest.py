@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+CREDENTIALS = {"AWS_ACCESS_KEY_ID": "any", "AWS_SECRET_ACCESS_KEY": "any"}
+
 
 def pytest_configure() -> None:
     leaks.become_reaper()
@@ -44,12 +46,15 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     leaks.spark_directory = tmp_path_factory.mktemp("spark")
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = sparkcache.configure(SparkSession.builder.master("local[2]"))
-    session = (
+    builder = (
         builder.config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.local.dir", str(leaks.spark_directory))
-        .getOrCreate()
     )
+    with pytest.MonkeyPatch.context() as patch:  # what it starts gets its environment
+        for name, value in CREDENTIALS.items():
+            patch.setenv(name, value)
+        session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")
     yield session
     session.stop()

@@ -1,0 +1,120 @@
+"""Reading ahead, as a server of S3 sees it."""
+
+from __future__ import annotations
+
+import random
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import boto3
+import pytest
+from conftest import TOPIC
+
+import sparkcache
+from sparkcache.metrics import Metrics
+from sparkcache.source.executors import node_metrics
+from sparkcache.testing.s3_server import S3Server
+from sparkcache_pulsar.testing import synthetic_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+BUCKET = "offload"
+LEDGERS = 12
+ENTRIES = 16  # of 128 KiB in each ledger
+READERS = 10
+
+
+@pytest.fixture
+def server() -> Iterator[S3Server]:
+    """A topic of 12 ledgers behind a server that answers after 20 ms."""
+    with S3Server() as server, server.as_environment():
+        server.create_bucket(BUCKET)
+        for stored in synthetic_topic(TOPIC, LEDGERS * ENTRIES << 17, ledgers=LEDGERS):
+            server.put(BUCKET, stored.key, stored.data, stored.metadata)
+        server.behave(latency_s=0.02)
+        yield server
+
+
+def load(spark: SparkSession, server: S3Server, **options: str) -> DataFrame:
+    reader = spark.read.format("sparkcache").option("topic", TOPIC).options(**options)
+    reader = reader.option("endpoint", server.endpoint).option("pathStyle", "true")
+    return (
+        reader.option("region", "us-east-1")
+        .option("runBytes", "256k")
+        .load(f"s3://{BUCKET}")
+    )
+
+
+def sent(server: S3Server) -> dict[str, tuple[int, int]]:
+    """GETs and bytes of each data object."""
+    return {
+        key: (count.gets, count.sent_bytes)
+        for key, count in server.counts().items()
+        if not key.endswith(("/", "-index"))
+    }
+
+
+def data_objects() -> dict[str, int]:
+    """Sizes of the data objects."""
+    listed = boto3.client("s3").list_objects_v2(Bucket=BUCKET)["Contents"]
+    return {
+        f"{BUCKET}/{found['Key']}": found["Size"]
+        for found in listed
+        if not found["Key"].endswith("-index")
+    }
+
+
+def metrics(spark: SparkSession) -> Metrics:
+    return sum(node_metrics(spark).values(), Metrics())
+
+
+def test_a_scan_stalls_once_for_each_core_and_wastes_nothing(
+    spark: SparkSession, server: S3Server
+) -> None:
+    rows = load(spark, server, partitionBytes="1m")
+    assert rows.rdd.getNumPartitions() == LEDGERS
+    server.forget()
+    before = metrics(spark)
+    with sparkcache.plan(rows):
+        rows.write.format("noop").mode("overwrite").save()
+    spent = metrics(spark) - before
+    assert spent.misses <= 2 * 2  # tasks that begin at the same time begin with nothing
+    assert spent.wasted == 0
+    assert {gets for gets, _ in sent(server).values()} == {1}
+
+
+def test_readers_of_overlapping_ranges_fetch_every_byte_once(
+    spark: SparkSession, server: S3Server
+) -> None:
+    sizes = data_objects()
+    server.forget()
+    pick = random.Random(5)
+
+    def read(_: int) -> int:
+        first, last = sorted(pick.sample(range(1, LEDGERS + 1), 2))
+        ends = f"{first}:{pick.randrange(ENTRIES)}", f"{last}:{pick.randrange(ENTRIES)}"
+        rows = load(spark, server, startingOffsets=ends[0], endingOffsets=ends[1])
+        return rows.count()
+
+    with ThreadPoolExecutor(READERS) as readers:
+        assert all(readers.map(read, range(READERS)))
+    for key, (gets, size) in sent(server).items():
+        assert size <= sizes[key], f"{gets} GETs"
+    assert metrics(spark).failures == 0
+
+
+def test_queries_for_a_few_rows_load_no_more_than_a_few_runs(
+    spark: SparkSession, server: S3Server
+) -> None:
+    rows = load(spark, server)
+    before = metrics(spark)
+    for _ in range(3):
+        assert len(rows.select("__entryId").take(5)) == 5
+    spent = metrics(spark) - before
+    assert spent.loaded_ahead <= 3 * 3
+    assert spent.inserts <= 3 * 4
