@@ -1,0 +1,1 @@
+"""Reads topics of Apache RocketMQ from what its brokers tiered, without a broker."""
