@@ -50,7 +50,7 @@ def binary(buffer: Bytes, ranges: Ranges) -> pa.Array:
     else:
         offsets = np.zeros(rows + 1, np.int32)
         np.cumsum(length, out=offsets[1:])
-    buffers = [validity, pa.py_buffer(offsets), _compact(buffer, start, length)]
+    buffers = [validity, pa.py_buffer(offsets), compact(buffer, start, length)]
     return pa.Array.from_buffers(pa.binary(), rows, buffers)
 
 
@@ -131,7 +131,7 @@ def bitmap(present: Bools) -> pa.Buffer:
     return pa.py_buffer(np.packbits(present, bitorder="little"))
 
 
-def _compact(buffer: Bytes, start: Ints, length: Ints) -> pa.Buffer:
+def compact(buffer: Bytes, start: Ints, length: Ints) -> pa.Buffer:
     """Copy ranges of a buffer one behind the other."""
     if not len(start):
         return pa.py_buffer(b"")
