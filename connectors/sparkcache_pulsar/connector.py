@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sparkcache.model import Position
 from sparkcache_pulsar import (
     frames,
     isolation,
@@ -74,6 +75,14 @@ class PulsarConnector:
         """Tell whether a name is a partition's: any other may have partitions."""
         return names.partition(topic) is not None
 
+    def is_of(self, topic: str, name: str) -> bool:
+        """Tell whether a topic has that name, or is a partition of the one that has."""
+        return name in (topic, names.without_partition(topic))
+
+    def position(self, topic: str, text: str) -> Position:  # noqa: ARG002
+        """Read `ledger:entry`; raises ValueError."""
+        return Position.parse(text)
+
     def catalog(self, storage: Storage, options: Mapping[str, str]) -> Catalog:
         """Find out what brokers have offloaded."""
         return Catalog(storage, options, self.decoding(options))
@@ -106,6 +115,11 @@ class PulsarConnector:
         """Decode the records of a run."""
         return decode(ledger, raw, batch_bytes)
 
-    def resolver(self, decoding: str, neighbours: Neighbours) -> Resolver:
+    def resolver(
+        self,
+        decoding: str,
+        options: Mapping[str, str],  # noqa: ARG002 - all of them change what is cached
+        neighbours: Neighbours,
+    ) -> Resolver:
         """Return what puts chunks together and knows how transactions ended."""
         return Resolver(decoding, neighbours)

@@ -45,7 +45,7 @@ class LocalStorage:
         return StoredObject(object_id, {}, data)
 
     def open(self, object_id: ObjectId, offset: int, size_bytes: int) -> FileRange:
-        """Read a range of exactly this version of a file."""
+        """Read a range of exactly this version of a file, if it has one."""
         stream = FileRange(object_id, offset, offset + size_bytes, self._traffic)
         self._traffic.gets += 1
         return stream
@@ -64,7 +64,7 @@ class FileRange:
         with _translated(object_id.uri):
             self._file = _path(object_id.uri).open("rb", buffering=0)
         found = _object_id(object_id.uri, os.fstat(self._file.fileno()))
-        if found != object_id:
+        if object_id.version and found != object_id:
             self._file.close()
             raise SourceError(
                 object_id.uri,
