@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sparkcache import time_order
 from sparkcache.model import Position
 from sparkcache_pulsar import (
     frames,
@@ -44,7 +45,7 @@ class PulsarConnector:
     option_names = (
         schemas.OPTION_NAMES
         | encryption.OPTION_NAMES
-        | {manifest.OPTION, isolation.OPTION, times.OPTION}
+        | {manifest.OPTION, isolation.OPTION, time_order.OPTION}
     )
 
     def __repr__(self) -> str:
@@ -56,7 +57,7 @@ class PulsarConnector:
 
     def decoding(self, options: Mapping[str, str]) -> str:
         """Return the schema of values, which messages are wanted, and decryption."""
-        times.skew_us(options)
+        time_order.skew_us(options)
         return reading.decoding(options)
 
     def schema(self, decoding: str) -> pa.Schema:
