@@ -42,7 +42,7 @@ from sparkcache_rocketmq.records import (
 
 if TYPE_CHECKING:
     from sparkcache.arrays import Bools, Ints
-    from sparkcache_rocketmq.queues import Queue
+    from sparkcache_rocketmq.names import Queue
     from sparkcache_rocketmq.records import Records
 
 END = "the end of the data"
