@@ -14,7 +14,7 @@ from sparkcache.arrays import Ranges
 if TYPE_CHECKING:
     from sparkcache.arrays import Ints
     from sparkcache_rocketmq.bodies import Messages
-    from sparkcache_rocketmq.queues import Queue
+    from sparkcache_rocketmq.names import Queue
     from sparkcache_rocketmq.records import Records
 
 QUEUE_ID, QUEUE_OFFSET = "__queueId", "__queueOffset"

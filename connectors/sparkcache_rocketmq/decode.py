@@ -43,7 +43,7 @@ def decode(ledger: Ledger, raw: RawRun, batch_bytes: int) -> DecodedRun:
     found = messages(records, taken, faults)
     batches: list[pa.RecordBatch] = []
     if len(found.lane):
-        batch = columns.batch(queues.Queue.of(ledger), records, found)
+        batch = columns.batch(queues.queue(ledger), records, found)
         batches += _pieces(batch, round(batch.nbytes / max(1, batch_bytes)))
     losses = [
         _loss(ledger, records, lane, int(taken[lane]), fault)
@@ -58,9 +58,8 @@ def _loss(
     """Return the loss of a record, where it says to lie."""
     place = int(records.int64(records.start[lane : lane + 1] + 28)[0])
     first = int(records.queue_offset[lane])
-    uri = ledger.object.uri
-    offset = place - queues.base(uri)
-    return Loss(uri, offset, ledger.id, first, first + taken - 1, *fault)
+    offset = place - queues.base(ledger)
+    return Loss(ledger.object.uri, offset, ledger.id, first, first + taken - 1, *fault)
 
 
 def _joined(losses: list[Loss]) -> Iterator[Loss]:

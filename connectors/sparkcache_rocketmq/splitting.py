@@ -36,8 +36,8 @@ class Splitter:
 
     def __init__(self, ledger: Ledger, extent: Extent, stream: ByteStream) -> None:
         self._ledger = ledger
-        self._queue = queues.Queue.of(ledger)
-        self._base = queues.base(ledger.object.uri)
+        self._queue = queues.queue(ledger)
+        self._base = queues.base(ledger)
         self._stream = stream
         self._end = extent.offset + extent.size_bytes
         self._buffer = bytearray()

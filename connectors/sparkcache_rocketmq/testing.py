@@ -22,7 +22,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, MutableMapping
 
-    Row = dict[str, object]
+Row = dict[str, object]
 
 MAX_SEGMENT_BYTES = 1 << 30
 MAX_CONSUME_QUEUE_BYTES = 100 << 20
@@ -72,6 +72,8 @@ class Message:
             flags, bodies and properties count.
         has_last_separator: Whether the last property ends as the others do.
         version: The magic number; if None, that which the topic's length asks for.
+        stored_properties: What to store in the place of all properties; the rows know
+            nothing of that.
 
     """
 
@@ -92,6 +94,7 @@ class Message:
     inner: tuple[Message, ...] = ()
     has_last_separator: bool = True
     version: int | None = None
+    stored_properties: bytes | None = None
 
     @property
     def offsets(self) -> int:
@@ -174,6 +177,8 @@ class Message:
         yield from self.properties
 
     def _stored_properties(self) -> bytes:
+        if self.stored_properties is not None:
+            return self.stored_properties
         stored = "".join(f"{name}\1{value}\2" for name, value in self._pairs())
         return stored.encode()[: None if self.has_last_separator else -1]
 

@@ -7,9 +7,10 @@ in a row, looked at together. What else there may be, one by one:
     a coda          passed over
     a repeat        of offsets that were there: passed over. A broker that ends before
                     it has committed the consume queue writes such records again
-    a jump          to a later offset: those between are lost. Believed only if the
-                    next record goes on from there, or if the run ends with it, since
-                    nothing else protects a queue offset
+    a jump          to a later offset: those between are lost. It is believed only if
+                    the next record goes on from there, or if the run ends with it,
+                    since nothing else protects a queue offset. So is the number of
+                    messages of an inner batch
     anything else   is damage. The next record is looked for by its magic number; it
                     says where it lies, so what a body may hold is not taken for one.
                     Its offset tells how many are lost
@@ -41,7 +42,7 @@ from sparkcache_rocketmq.records import (
 
 if TYPE_CHECKING:
     from sparkcache.arrays import Bools, Ints
-    from sparkcache_rocketmq.queues import Queue
+    from sparkcache_rocketmq.names import Queue
     from sparkcache_rocketmq.records import Records
 
 END = "the end of the data"
@@ -120,6 +121,7 @@ class Walk:
         first = records.queue_offset
         due = self.entry + np.cumsum(taken) - taken
         is_due = ours & (first == due) & (first + taken - 1 <= self.last)
+        is_due &= (taken == 1) | (np.append(first[1:], -1) == first + taken)
         count = _leading(is_due)
         if count:
             self._keep(int(records.end[count - 1]))
@@ -163,19 +165,20 @@ class Walk:
         if behind <= self.entry:
             self.at = end
             return True
-        if first != self.entry or behind - 1 > self.last:
+        if first != self.entry or taken > 1:
             after = end + CODA_BYTES if is_coda(data, end) else end
             if after + HEADER_BYTES > len(data) and not is_all:
                 return False
-            if not self._is_jump(data, after, first, behind):
+            if not self._is_believed(data, after, first, behind):
                 what = f"a record of entry {self.entry}", f"one of {first}"
                 self._note(
                     *what if taken == 1 else (what[0], f"{what[1]}-{behind - 1}")
                 )
                 self.at = end
                 return True
-            last = min(first - 1, self.last)
-            self._lose(last, f"entry {self.entry}", f"entry {first}")
+            if first > self.entry:
+                last = min(first - 1, self.last)
+                self._lose(last, f"entry {self.entry}", f"entry {first}")
             if first > self.last:
                 return True  # it is for the next run
         self._fault = None
@@ -183,8 +186,10 @@ class Walk:
         self.entry = behind
         return True
 
-    def _is_jump(self, data: bytearray, after: int, first: int, behind: int) -> bool:
-        """Tell whether to believe a record that has a later offset than is due."""
+    def _is_believed(
+        self, data: bytearray, after: int, first: int, behind: int
+    ) -> bool:
+        """Tell whether to believe a record that skips offsets, or takes many."""
         if first < self.entry or first <= self.last < behind - 1:
             return False
         if behind - 1 == self.last:

@@ -25,10 +25,18 @@ def test_the_wheel_has_what_it_needs(
     with zipfile.ZipFile(tmp_path / build_wheel(str(tmp_path))) as wheel:
         names = set(wheel.namelist())
         (points,) = (name for name in names if name.endswith("entry_points.txt"))
-        assert (
-            "pulsar = sparkcache_pulsar:PulsarConnector" in wheel.read(points).decode()
-        )
-    for package in ("sparkcache", "sparkcache_pulsar", "pyspark_sparkcache"):
+        entry_points = wheel.read(points).decode()
+    for point in (
+        "pulsar = sparkcache_pulsar:PulsarConnector",
+        "rocketmq = sparkcache_rocketmq:RocketMQConnector",
+    ):
+        assert point in entry_points
+    for package in (
+        "sparkcache",
+        "sparkcache_pulsar",
+        "sparkcache_rocketmq",
+        "pyspark_sparkcache",
+    ):
         assert {f"{package}/__init__.py", f"{package}/py.typed"} <= names
     assert not any(name.startswith(("tests", "examples")) for name in names)
 
