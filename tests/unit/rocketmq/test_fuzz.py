@@ -21,8 +21,8 @@ from .fuzzing import Case, check, original
 from .fuzzing import campaign as run_campaign
 from .reference import read_record
 
-CASES = 300  # in every run of the tests
-PARTS = 6
+CASES = 120  # in every run of the tests
+PARTS = 4
 
 
 @pytest.mark.parametrize("kind", range(4))
@@ -41,7 +41,7 @@ def test_damage(part: int) -> None:
         found = check(Case(seed))
         lost += len(found.losses)
         rows += len(found.rows)
-    assert lost > 20
+    assert lost > 10
     assert rows > 1000
 
 
