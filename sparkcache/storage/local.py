@@ -33,7 +33,11 @@ class LocalStorage:
         """Yield every file below the root, in the order of their names."""
         with _translated(self.root, expected="a directory"):
             for path in sorted(_files(str(_path(self.root)))):
-                yield _object_id(_SCHEME + path, Path(path).stat())
+                try:
+                    status = Path(path).stat()
+                except FileNotFoundError:  # removed since it was found
+                    continue
+                yield _object_id(_SCHEME + path, status)
 
     def get(self, uri: str) -> StoredObject:
         """Read a whole file."""

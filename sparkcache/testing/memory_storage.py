@@ -90,8 +90,7 @@ class MemoryStorage:
     def list(self) -> Iterator[ObjectId]:
         """Yield every object, in the order of their names."""
         self.requests["list"] += 1
-        for uri in sorted(self._objects):
-            yield self._objects[uri].id
+        yield from [stored.id for _, stored in sorted(self._objects.items())]
 
     def get(self, uri: str) -> StoredObject:
         """Read a whole object."""
