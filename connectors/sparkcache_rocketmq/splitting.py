@@ -60,9 +60,7 @@ class Splitter:
         while not walk.advance(self._buffer, room, is_all=self._is_all):
             self._read()
         self._passed = walk.at
-        # A range of no bytes cannot be asked for later.
-        offset = min(self._offset, self._end - 1)
-        return RawRun(run, offset, self._data(walk), self._losses(walk))
+        return RawRun(run, self._offset, self._data(walk), self._losses(walk))
 
     def _data(self, walk: Walk) -> bytes | memoryview:
         view = memoryview(self._buffer).toreadonly()

@@ -121,7 +121,8 @@ class Walk:
         first = records.queue_offset
         due = self.entry + np.cumsum(taken) - taken
         is_due = ours & (first == due) & (first + taken - 1 <= self.last)
-        is_due &= (taken == 1) | (np.append(first[1:], -1) == first + taken)
+        is_followed = np.append(ours[1:] & (first[1:] == (first + taken)[:-1]), False)
+        is_due &= (taken == 1) | is_followed
         count = _leading(is_due)
         if count:
             self._keep(int(records.end[count - 1]))

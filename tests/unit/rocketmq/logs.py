@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
+
+import pyarrow as pa
 
 from sparkcache.connector import RawRun
 from sparkcache.model import Extent, Ledger, Loss, ObjectId, Run
@@ -14,6 +18,8 @@ from sparkcache_rocketmq.testing import Layout, Message, QueueWriter, Row
 
 ROOT = "memory://store"
 BATCH_BYTES = 10_000
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass
@@ -110,8 +116,23 @@ class Log:
             found.losses += run.losses
             for batch in run.batches:
                 batch.validate(full=True)
-                found.rows += batch.to_pylist(maps_as_pydicts="strict")
+                found.rows += _rows(batch)
         return found
+
+
+def _rows(batch: pa.RecordBatch) -> list[Row]:
+    """Return rows, with times that Python cannot have as microseconds."""
+    for name in ("__bornTimestamp", "__storeTimestamp"):
+        at = batch.schema.get_field_index(name)
+        batch = batch.set_column(at, name, batch.column(at).cast(pa.int64()))
+    rows: list[Row] = batch.to_pylist(maps_as_pydicts="strict")
+    for row in rows:
+        for name in ("__bornTimestamp", "__storeTimestamp"):
+            time_us = row[name]
+            if isinstance(time_us, int):
+                with suppress(OverflowError):
+                    row[name] = _EPOCH + timedelta(microseconds=time_us)
+    return rows
 
 
 def write(
