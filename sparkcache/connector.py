@@ -34,7 +34,15 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from sparkcache.model import Extent, Ledger, Loss, ObjectId, Run, RunKey
+    from sparkcache.model import (
+        Extent,
+        Ledger,
+        Loss,
+        ObjectId,
+        Position,
+        Run,
+        RunKey,
+    )
 
 ENTRY_POINT_GROUP = "sparkcache.connectors"
 
@@ -76,7 +84,11 @@ class Storage(Protocol):
         """Read a whole object."""
 
     def open(self, object_id: ObjectId, offset: int, size_bytes: int) -> ByteStream:
-        """Read a range of exactly this version of an object, in one request."""
+        """Read a range of exactly this version of an object, in one request.
+
+        Of one without a version, whatever is there by now; that all of the range is
+        there is made sure of in any case.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +228,15 @@ class Connector(Protocol):
     def names_one(self, topic: str) -> bool:
         """Tell whether a full name is that of one topic, whatever is stored."""
 
+    def is_of(self, topic: str, name: str) -> bool:
+        """Tell whether a topic is one of those that a full name means."""
+
+    def position(self, topic: str, text: str) -> Position:
+        """Return what users write as a position in a topic; raises ValueError.
+
+        Of a name that is not that of one topic, and of none, the text alone is checked.
+        """
+
     def catalog(self, storage: Storage, options: Mapping[str, str]) -> Catalog:
         """Find out which topics there are. Raises ConfigError, SourceError."""
 
@@ -250,8 +271,14 @@ class Connector(Protocol):
         What is corrupt becomes a Loss beside the rows that are not.
         """
 
-    def resolver(self, decoding: str, neighbours: Neighbours) -> Resolver:
-        """Return what makes rows of runs that were decoded so, in order."""
+    def resolver(
+        self, decoding: str, options: Mapping[str, str], neighbours: Neighbours
+    ) -> Resolver:
+        """Return what makes rows of runs that were decoded so, in order.
+
+        Options that leave `decoding` as it is, so that scans share runs whatever they
+        say, come into their own here.
+        """
 
 
 @cache

@@ -34,18 +34,24 @@ def placed(topic: str, root: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ObjectId:
-    """One version of one stored object.
+    """One version of one stored object, or one that is only ever appended to.
 
     Attributes:
         uri: Where it lies, such as `s3://bucket/key` or `file:///dir/name`.
-        size_bytes: Its whole length.
-        version: What changes when its content does: ETag, or time and inode.
+        size_bytes: Its whole length; 0 if it may grow.
+        version: What changes when its content does: ETag, or time and inode. Empty if
+            it may grow, so that it stays the same object: who names it then tells by
+            other means whether it was written anew.
 
     """
 
     uri: str
     size_bytes: int
     version: str
+
+    def may_grow(self) -> ObjectId:
+        """Return the object as one that is appended to, whatever its version."""
+        return ObjectId(self.uri, 0, "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +62,9 @@ class Ledger:
         connector: Name of the connector that can read it.
         topic: The topic's full name and place, as `placed` returns it; the same for
             all its ledgers.
-        id: Orders the ledgers of a topic.
+        id: Orders the ledgers of a topic. Several may have the same, if their objects
+            differ and their entries are in one order: then the first entries of their
+            extents order them.
         object: Where its entries lie. Part of the identity: a ledger whose object
             was overwritten is another ledger, so nothing stale is ever a hit.
         decoding: What the connector goes by: how its records are stored, and options

@@ -10,7 +10,7 @@ import cramjam
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from sparkcache_pulsar.protobuf import Bytes
+    from sparkcache.arrays import Bytes
 
 NONE = 0
 

@@ -7,18 +7,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from sparkcache_pulsar import arrays, names
+from sparkcache import arrays
+from sparkcache.arrays import Ranges
 from sparkcache_pulsar import entries as fields
+from sparkcache_pulsar import names
 from sparkcache_pulsar.message_ids import message_ids
-from sparkcache_pulsar.protobuf import Ranges
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from sparkcache.arrays import Bytes
     from sparkcache.model import Ledger
     from sparkcache_pulsar.entries import Entries
     from sparkcache_pulsar.messages import Messages
-    from sparkcache_pulsar.protobuf import Bytes
 
 ENVELOPE = pa.schema(
     [

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sparkcache import time_order
+from sparkcache.model import Position
 from sparkcache_pulsar import (
     frames,
     isolation,
@@ -43,7 +45,7 @@ class PulsarConnector:
     option_names = (
         schemas.OPTION_NAMES
         | encryption.OPTION_NAMES
-        | {manifest.OPTION, isolation.OPTION, times.OPTION}
+        | {manifest.OPTION, isolation.OPTION, time_order.OPTION}
     )
 
     def __repr__(self) -> str:
@@ -55,7 +57,7 @@ class PulsarConnector:
 
     def decoding(self, options: Mapping[str, str]) -> str:
         """Return the schema of values, which messages are wanted, and decryption."""
-        times.skew_us(options)
+        time_order.skew_us(options)
         return reading.decoding(options)
 
     def schema(self, decoding: str) -> pa.Schema:
@@ -73,6 +75,14 @@ class PulsarConnector:
     def names_one(self, topic: str) -> bool:
         """Tell whether a name is a partition's: any other may have partitions."""
         return names.partition(topic) is not None
+
+    def is_of(self, topic: str, name: str) -> bool:
+        """Tell whether a topic has that name, or is a partition of the one that has."""
+        return name in (topic, names.without_partition(topic))
+
+    def position(self, topic: str, text: str) -> Position:  # noqa: ARG002
+        """Read `ledger:entry`; raises ValueError."""
+        return Position.parse(text)
 
     def catalog(self, storage: Storage, options: Mapping[str, str]) -> Catalog:
         """Find out what brokers have offloaded."""
@@ -106,6 +116,11 @@ class PulsarConnector:
         """Decode the records of a run."""
         return decode(ledger, raw, batch_bytes)
 
-    def resolver(self, decoding: str, neighbours: Neighbours) -> Resolver:
+    def resolver(
+        self,
+        decoding: str,
+        options: Mapping[str, str],  # noqa: ARG002 - all of them change what is cached
+        neighbours: Neighbours,
+    ) -> Resolver:
         """Return what puts chunks together and knows how transactions ended."""
         return Resolver(decoding, neighbours)

@@ -21,15 +21,17 @@ from typing import TYPE_CHECKING
 import google_crc32c
 import numpy as np
 
+from sparkcache.arrays import words
 from sparkcache_pulsar import codecs
 from sparkcache_pulsar.faults import Faults
 from sparkcache_pulsar.frames import FRAME_HEADER_BYTES
-from sparkcache_pulsar.protobuf import SLACK_BYTES, Kind, parse, words
+from sparkcache_pulsar.protobuf import SLACK_BYTES, Kind, parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from sparkcache_pulsar.protobuf import Bools, Bytes, Ints, Table
+    from sparkcache.arrays import Bools, Bytes, Ints
+    from sparkcache_pulsar.protobuf import Table
 
 BROKER_TIMESTAMP, BROKER_INDEX = 1, 2
 PRODUCER_NAME, SEQUENCE_ID, PUBLISH_TIME, PROPERTIES = 1, 2, 3, 4

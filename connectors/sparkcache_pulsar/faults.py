@@ -11,8 +11,8 @@ from sparkcache.model import Loss
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from sparkcache.arrays import Bools, Ints
     from sparkcache.model import Ledger, Run
-    from sparkcache_pulsar.protobuf import Bools, Ints
 
 
 class DamagedMessageError(Exception):

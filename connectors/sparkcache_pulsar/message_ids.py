@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from sparkcache_pulsar.protobuf import Bools, Bytes, Ints
+    from sparkcache.arrays import Bools, Bytes, Ints
 
 _LEDGER, _ENTRY, _PARTITION, _BATCH_INDEX, _BATCH_SIZE = 8, 16, 24, 32, 48  # tags
 _FIRST_CHUNK = 58

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sparkcache_pulsar.protobuf import Numbers, Ranges
+from sparkcache.arrays import Ranges
+from sparkcache_pulsar.protobuf import Numbers
 
 if TYPE_CHECKING:
-    from sparkcache_pulsar.protobuf import Bools, Bytes, Ints
+    from sparkcache.arrays import Bools, Bytes, Ints
 
 
 @dataclass(slots=True)

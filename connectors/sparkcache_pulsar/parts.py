@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from sparkcache_pulsar import arrays
+from sparkcache import arrays
 from sparkcache_pulsar import entries as fields
 
 if TYPE_CHECKING:

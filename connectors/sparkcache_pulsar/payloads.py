@@ -11,9 +11,9 @@ from sparkcache_pulsar import codecs
 from sparkcache_pulsar.protobuf import SLACK_BYTES
 
 if TYPE_CHECKING:
+    from sparkcache.arrays import Bytes, Ints
     from sparkcache_pulsar.entries import Entries
     from sparkcache_pulsar.faults import Faults
-    from sparkcache_pulsar.protobuf import Bytes, Ints
 
 
 @dataclass(slots=True)

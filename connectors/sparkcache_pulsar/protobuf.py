@@ -18,18 +18,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from sparkcache.arrays import Bools, Bytes, Ints, Ranges, words
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-Bytes = npt.NDArray[np.uint8]
-Ints = npt.NDArray[np.int64]
 UInts = npt.NDArray[np.uint64]
-Bools = npt.NDArray[np.bool_]
 
 SLACK_BYTES = 16
 """How many bytes a buffer must have behind the end of its last message."""
@@ -85,15 +84,6 @@ class Numbers:
 
 
 @dataclass(slots=True)
-class Ranges:
-    """A range of the buffer per lane; empty where it is not present."""
-
-    start: Ints
-    length: Ints
-    present: Bools
-
-
-@dataclass(slots=True)
 class Repeated:
     """Any number of values per lane: sorted by lane, in the order of the wire."""
 
@@ -111,15 +101,6 @@ class Table:
     ranges: dict[int, Ranges]
     repeated: dict[int, Repeated]
     bad: Bools
-
-
-def words(buffer: Bytes, dtype: str) -> npt.NDArray[Any]:
-    """View a buffer as integers that begin at each of its bytes.
-
-    Index it with an array of offsets; `take` would copy all of it.
-    """
-    item = np.dtype(dtype)
-    return np.ndarray((len(buffer) - item.itemsize + 1,), item, buffer, 0, (1,))
 
 
 def read_varints(buffer: Bytes, at: Ints) -> tuple[UInts, Ints]:

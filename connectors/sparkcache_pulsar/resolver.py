@@ -26,9 +26,9 @@ from sparkcache_pulsar.transactions import Transactions
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from sparkcache.arrays import Bools
     from sparkcache.connector import Neighbours
     from sparkcache.model import RunKey
-    from sparkcache_pulsar.protobuf import Bools
 
 _log = logging.getLogger(__name__)
 

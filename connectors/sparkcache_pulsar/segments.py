@@ -39,7 +39,7 @@ from sparkcache_pulsar.index import BLOCK
 from sparkcache_pulsar.protobuf import SLACK_BYTES, Kind, parse
 
 if TYPE_CHECKING:
-    from sparkcache_pulsar.protobuf import Bytes
+    from sparkcache.arrays import Bytes
 
 MAGIC = 0x3D1FB0BC
 

@@ -29,7 +29,7 @@ from sparkcache_pulsar import hadoop_codecs
 from sparkcache_pulsar.forms import SEQUENCE_FILE
 
 if TYPE_CHECKING:
-    from sparkcache_pulsar.protobuf import Ints
+    from sparkcache.arrays import Ints
 
 LONG = "org.apache.hadoop.io.LongWritable"
 BYTES = "org.apache.hadoop.io.BytesWritable"

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sparkcache.arrays import Ranges, words
 from sparkcache_pulsar import codecs
 from sparkcache_pulsar import entries as entry_fields
 from sparkcache_pulsar.batches import (
@@ -25,21 +26,14 @@ from sparkcache_pulsar.batches import (
     message_starts,
 )
 from sparkcache_pulsar.messages import Messages, Properties, select
-from sparkcache_pulsar.protobuf import (
-    SLACK_BYTES,
-    Kind,
-    Numbers,
-    Ranges,
-    Repeated,
-    parse,
-    words,
-)
+from sparkcache_pulsar.protobuf import SLACK_BYTES, Kind, Numbers, Repeated, parse
 
 if TYPE_CHECKING:
+    from sparkcache.arrays import Bools, Ints
     from sparkcache_pulsar.entries import Entries
     from sparkcache_pulsar.faults import Faults
     from sparkcache_pulsar.payloads import Payloads
-    from sparkcache_pulsar.protobuf import Bools, Ints, Table
+    from sparkcache_pulsar.protobuf import Table
 
 COMPACTED_OUT, EVENT_TIME, KEY_IS_BASE64, ORDERING_KEY = 4, 5, 6, 7
 SEQUENCE_ID, NULL_VALUE, NULL_KEY = 8, 9, 10

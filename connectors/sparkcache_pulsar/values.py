@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from sparkcache_pulsar import arrays, columns
+from sparkcache import arrays
+from sparkcache_pulsar import columns
 from sparkcache_pulsar.faults import DamagedMessageError
 from sparkcache_pulsar.messages import Messages, select
 from sparkcache_pulsar.schemas import Decoding, Mode, Spec

@@ -186,7 +186,9 @@ class _Reader(DataSourceReader):
         )
         topic = self._maps[consumer.topic]
         resolver = connector.resolver(
-            self._scan.decoding, Neighbours(topic, scan, consumer, task, of_node)
+            self._scan.decoding,
+            self._scan.given,
+            Neighbours(topic, scan, consumer, task, of_node),
         )
         rows = RowFilter(self._scan, consumer, self._columns)
         fail = self._scan.fail_on_data_loss

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ from sparkcache.config import (
 from sparkcache.connector import Selection
 from sparkcache.consumers import Consumer
 from sparkcache.errors import ConfigError
-from sparkcache.model import Position, placed
+from sparkcache.model import placed
 from sparkcache.storage import normal_root
 from sparkcache.units import parse_bool
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from sparkcache.connector import Connector
+    from sparkcache.model import Position
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DEFAULT_CONNECTOR = "pulsar"
@@ -48,45 +49,75 @@ _COMMON_NAMES = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Offsets:
-    """Positions, one for all topics or one for each.
+    """Positions as users write them, one for all topics or one for each.
 
     Attributes:
+        option: Name of the option.
+        given: The option as it was given.
+        nothing: What stands for no limit.
         everywhere: That of topics not named; None for no limit.
-        by_topic: That of others, by their full names.
+        by_name: That of others, by full names of one topic or of several.
 
     """
 
-    everywhere: Position | None
-    by_topic: Mapping[str, Position | None]
+    option: str
+    given: str
+    nothing: str
+    everywhere: str | None
+    by_name: Mapping[str, str | None]
 
     @classmethod
     def parse(
-        cls, given: Mapping[str, str], name: str, connector: Connector, nothing: str
+        cls, given: Mapping[str, str], option: str, connector: Connector, nothing: str
     ) -> Offsets:
         """Read an option; raises ConfigError."""
 
-        def position(text: str) -> Position | None:
-            return None if text.strip().lower() == nothing else Position.parse(text)
+        def limit(value: object) -> str | None:
+            if type(value) not in (str, int):
+                raise TypeError(f"{value!r} is not a position")
+            text = str(value).strip()
+            return None if text.lower() == nothing else text
 
-        text = given.get(name, nothing).strip()
+        text = given.get(option, nothing).strip()
+        offsets = cls(option, text, nothing, None, {})
         try:
             if not text.startswith("{"):
-                return cls(position(text), {})
-            by_topic = json.loads(text).items()
-            return cls(
-                None,
-                {connector.topic_name(name): position(at) for name, at in by_topic},
+                return replace(offsets, everywhere=limit(text))
+            by_name = json.loads(text).items()
+            return replace(
+                offsets,
+                by_name={connector.topic_name(name): limit(at) for name, at in by_name},
             )
-        except (ValueError, TypeError, AttributeError):
-            raise ConfigError(
-                f"option {name}={given[name]!r}: must be {nothing}, a position "
-                "'ledger:entry', or JSON with one for each topic, such as "
-                f'{{"persistent://tenant/namespace/topic": "7:0"}}'
-            ) from None
+        except (ValueError, TypeError, AttributeError) as error:
+            raise offsets.wrong(error) from None
 
-    def of(self, topic: str) -> Position | None:
-        """Return the position of a topic."""
-        return self.by_topic.get(topic, self.everywhere)
+    def of(self, topic: str, connector: Connector) -> Position | None:
+        """Return the position of a topic; raises ConfigError.
+
+        What was given for its name goes before what was given for a shorter one.
+        """
+        names = [name for name in self.by_name if connector.is_of(topic, name)]
+        longest = max(names, key=len, default=None)
+        text = self.everywhere if longest is None else self.by_name[longest]
+        try:
+            return None if text is None else connector.position(topic, text)
+        except ValueError as error:
+            raise self.wrong(error) from None
+
+    def check(self, connector: Connector) -> None:
+        """Raise ConfigError if what was given is no position of any topic."""
+        if self.everywhere is not None:
+            replace(self, by_name={}).of("", connector)
+        for name in self.by_name:
+            self.of(name, connector)
+
+    def wrong(self, problem: object) -> ConfigError:
+        """Return the error that tells what would do."""
+        return ConfigError(
+            f"option {self.option}={self.given!r}: {problem}; give {self.nothing}, a "
+            'position, or JSON with one for each topic, such as {"topic": '
+            f'"{self.nothing}"}}'
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,33 +176,33 @@ class ScanOptions:
 
     def __post_init__(self) -> None:
         connector = connectors.find(self.connector)
+        for offsets in (self.starts, self.ends):
+            offsets.check(connector)
         if names := self.selection.names:
-            self.check_offsets(names, lambda name: not connector.names_one(name))
+            is_of = connector.is_of  # either may be a name of several topics
+            self._check_names(names, lambda a, b: is_of(a, b) or is_of(b, a))
 
-    def check_offsets(
-        self,
-        topics: Sequence[str],
-        is_certain: Callable[[str], bool] = lambda _: True,
+    def check_offsets(self, topics: Sequence[str]) -> None:
+        """Raise ConfigError if offsets are of a topic that is none of the scan's."""
+        self._check_names(topics, connectors.find(self.connector).is_of)
+
+    def _check_names(
+        self, topics: Sequence[str], is_of: Callable[[str, str], bool]
     ) -> None:
-        """Raise ConfigError if offsets are of a topic that is none of the scan's.
-
-        Of a name for which `is_certain` is false that is not known yet.
-        """
-        for option, offsets in (
-            ("startingOffsets", self.starts),
-            ("endingOffsets", self.ends),
-        ):
-            for name in offsets.by_topic:
-                if name not in topics and is_certain(name):
+        for offsets in (self.starts, self.ends):
+            for name in offsets.by_name:
+                if not any(is_of(topic, name) for topic in topics):
                     raise ConfigError(
-                        f"option {option}={self.given[option]!r}: {name} is not of "
-                        "this scan; give a position 'ledger:entry' for all, or JSON "
-                        f'such as {{"{topics[0]}": "7:0"}}'
+                        f"option {offsets.option}={offsets.given!r}: {name} is not of "
+                        "this scan; give a position for all, or JSON such as "
+                        f'{{"{topics[0]}": "{offsets.nothing}"}}'
                     )
 
     def consumer(self, topic: str) -> Consumer:
-        """Return the scan of one of its topics as a planned consumer."""
-        start, end = self.starts.of(topic), self.ends.of(topic)
+        """Return the scan of one of its topics as a consumer; raises ConfigError."""
+        connector = connectors.find(self.connector)
+        start = self.starts.of(topic, connector)
+        end = self.ends.of(topic, connector)
         return Consumer(placed(topic, self.root), start, end)
 
 

@@ -33,7 +33,11 @@ class LocalStorage:
         """Yield every file below the root, in the order of their names."""
         with _translated(self.root, expected="a directory"):
             for path in sorted(_files(str(_path(self.root)))):
-                yield _object_id(_SCHEME + path, Path(path).stat())
+                try:
+                    status = Path(path).stat()
+                except FileNotFoundError:  # removed since it was found
+                    continue
+                yield _object_id(_SCHEME + path, status)
 
     def get(self, uri: str) -> StoredObject:
         """Read a whole file."""
@@ -44,7 +48,7 @@ class LocalStorage:
         return StoredObject(object_id, {}, data)
 
     def open(self, object_id: ObjectId, offset: int, size_bytes: int) -> FileRange:
-        """Read a range of exactly this version of a file."""
+        """Read a range of exactly this version of a file, if it has one."""
         stream = FileRange(object_id, offset, offset + size_bytes, self._traffic)
         self._traffic.add(gets=1)
         return stream
@@ -63,7 +67,7 @@ class FileRange:
         with _translated(object_id.uri):
             self._file = _path(object_id.uri).open("rb", buffering=0)
         found = _object_id(object_id.uri, os.fstat(self._file.fileno()))
-        if found != object_id:
+        if object_id.version and found != object_id:
             self._file.close()
             raise SourceError(
                 object_id.uri,

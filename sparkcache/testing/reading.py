@@ -54,26 +54,23 @@ def read_topic(
     batch_bytes: int = 1 << 20,
 ) -> tuple[list[dict[str, Any]], list[Loss]]:
     """Return all rows, as Python values, and all losses found while reading."""
-    return resolved_rows(
+    runs = decoded_runs(
         connector,
-        list(
-            decoded_runs(
-                connector,
-                storage,
-                topic,
-                options,
-                run_bytes=run_bytes,
-                batch_bytes=batch_bytes,
-            )
-        ),
-        connector.decoding(options or {}),
+        storage,
+        topic,
+        options,
+        run_bytes=run_bytes,
+        batch_bytes=batch_bytes,
     )
+    decoding = connector.decoding(options or {})
+    return resolved_rows(connector, list(runs), decoding, options)
 
 
 def resolved_rows(
     connector: Connector,
     runs: Sequence[tuple[RunKey, DecodedRun]],
     decoding: str,
+    options: Mapping[str, str] | None = None,
     *,
     parts: int = 1,
 ) -> tuple[list[dict[str, Any]], list[Loss]]:
@@ -83,7 +80,7 @@ def resolved_rows(
     for part in range(parts):
         start = len(runs) * part // parts
         stop = len(runs) * (part + 1) // parts
-        resolver = connector.resolver(decoding, _Neighbours(runs, start))
+        resolver = connector.resolver(decoding, options or {}, _Neighbours(runs, start))
         for key, decoded in runs[start:stop]:
             resolved = resolver.resolve(key, decoded)
             for batch in resolved.batches:

@@ -13,6 +13,7 @@ import sparkcache
 from sparkcache.config import CacheConfig, node_option_names, scan_option_names
 from sparkcache.source.options import ScanOptions
 from sparkcache_pulsar import PulsarConnector
+from sparkcache_rocketmq import RocketMQConnector
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -25,10 +26,18 @@ def test_the_wheel_has_what_it_needs(
     with zipfile.ZipFile(tmp_path / build_wheel(str(tmp_path))) as wheel:
         names = set(wheel.namelist())
         (points,) = (name for name in names if name.endswith("entry_points.txt"))
-        assert (
-            "pulsar = sparkcache_pulsar:PulsarConnector" in wheel.read(points).decode()
-        )
-    for package in ("sparkcache", "sparkcache_pulsar", "pyspark_sparkcache"):
+        entry_points = wheel.read(points).decode()
+    for point in (
+        "pulsar = sparkcache_pulsar:PulsarConnector",
+        "rocketmq = sparkcache_rocketmq:RocketMQConnector",
+    ):
+        assert point in entry_points
+    for package in (
+        "sparkcache",
+        "sparkcache_pulsar",
+        "sparkcache_rocketmq",
+        "pyspark_sparkcache",
+    ):
         assert {f"{package}/__init__.py", f"{package}/py.typed"} <= names
     assert not any(name.startswith(("tests", "examples")) for name in names)
 
@@ -61,6 +70,10 @@ def test_options_in_the_readme_are_options() -> None:
     known |= {"startingTime", "endingTime", "failOnDataLoss", "minPartitions"}
     known |= {"topicsPattern"} | PulsarConnector.option_names
     assert named <= known
+    rows = README.split("### RocketMQ")[1].split("| column |")[0]
+    named = set(re.findall(r"`(\w+)`", "".join(re.findall(r"^\|[^|]*\|", rows, re.M))))
+    assert RocketMQConnector.option_names < named
+    assert named <= known | RocketMQConnector.option_names | {"topic", "topics"}
     for name in re.findall(r"spark\.sparkcache\.(\w+)", README):
         assert name in node_option_names() | scan_option_names()
     assert ScanOptions.parse({"topic": "t", "path": "/nowhere"}).min_partitions == 1
@@ -85,3 +98,9 @@ def test_times_in_the_readme_are_the_defaults() -> None:
 def test_paths_in_the_readme_exist() -> None:
     for path in re.findall(r"\]\(([^)#:]+)\)", README):
         assert (ROOT / path).exists(), path
+
+
+def test_columns_in_the_readme_are_columns() -> None:
+    rows = README.split("### RocketMQ")[1].split("| column |")[1].split("\n\n")[0]
+    named = re.findall(r"`(\w+)`", "".join(re.findall(r"^\|[^|]*\|", rows, re.M)))
+    assert sorted(named) == sorted(RocketMQConnector().schema("").names)

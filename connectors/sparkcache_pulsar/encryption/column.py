@@ -10,7 +10,7 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from sparkcache_pulsar.protobuf import Ints
+    from sparkcache.arrays import Ints
 
 ENCRYPTION = pa.field(
     "__encryption",

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from sparkcache_pulsar import arrays
-from sparkcache_pulsar.protobuf import SLACK_BYTES, Ranges, read_varints, words
+from sparkcache import arrays
+from sparkcache.arrays import Ranges, words
+from sparkcache_pulsar.protobuf import SLACK_BYTES, read_varints
 from sparkcache_pulsar.schemas.avro_shapes import shape
 from sparkcache_pulsar.schemas.definitions import (
     Array,
@@ -36,7 +37,7 @@ from sparkcache_pulsar.schemas.definitions import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sparkcache_pulsar.protobuf import Bools, Bytes, Ints
+    from sparkcache.arrays import Bools, Bytes, Ints
 
 FEW = 200
 """With fewer lanes, reading their items one by one costs less, or hardly more.

@@ -25,14 +25,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sparkcache_pulsar.arrays import TIMESTAMP, fixed
+from sparkcache.arrays import TIMESTAMP, fixed
 from sparkcache_pulsar.schemas.decoded import Decoded
 from sparkcache_pulsar.schemas.shapes import LOCAL_TIMESTAMP, SINCE_MIDNIGHT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sparkcache_pulsar.protobuf import Bools, Ints
+    from sparkcache.arrays import Bools, Ints
 
 _MICROS_OF_DAY = 86_400_000_000
 _MAX_MICROS = (1 << 63) - 1

@@ -15,7 +15,7 @@ from uuid import UUID
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sparkcache_pulsar.arrays import TIMESTAMP, bitmap
+from sparkcache.arrays import TIMESTAMP, bitmap
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

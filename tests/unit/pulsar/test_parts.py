@@ -318,7 +318,7 @@ def test_who_looks_ahead_goes_on_from_there_until_overtaken() -> None:
     runs = list(decoded_runs(CONNECTOR, store(encoded), TOPIC, run_bytes=2 * size))
     assert {key.run.last - key.run.first for key, _ in runs[:-1]} == {1}
     ahead = Ahead(runs)
-    resolver = CONNECTOR.resolver("", ahead)
+    resolver = CONNECTOR.resolver("", {}, ahead)
     found = [
         (sum(map(len, resolver.resolve(key, run).batches)), ahead.open)
         for key, run in runs

@@ -120,8 +120,9 @@ def test_offsets_of_a_topic_that_is_not_read() -> None:
     with pytest.raises(ConfigError, match=r"default/pizzas is not of this scan"):
         options(topic="orders", endingOffsets='{"pizzas": "1:1"}')
     maybe = options(topic="orders", endingOffsets='{"orders-partition-7": "1:1"}')
-    with pytest.raises(ConfigError, match=r"partition-7 is not of this scan"):
-        maybe.check_offsets(["persistent://public/default/orders-partition-0"])
+    for found in ("orders-partition-0", "orders"):
+        with pytest.raises(ConfigError, match=r"partition-7 is not of this scan"):
+            maybe.check_offsets([f"persistent://public/default/{found}"])
 
 
 def test_offsets_of_each_topic() -> None:
@@ -133,6 +134,35 @@ def test_offsets_of_each_topic() -> None:
     orders = given.consumer("persistent://public/default/orders")
     assert (str(orders.start), str(orders.end)) == ("3:1", "9:0")
     assert given.consumer(TOPIC).start is None
+
+
+def test_offsets_of_a_topic_are_those_of_its_partitions() -> None:
+    given = options(
+        topic="orders", startingOffsets='{"orders": "3:1", "orders-partition-1": "5:0"}'
+    )
+    topic = "persistent://public/default/orders-partition"
+    given.check_offsets([f"{topic}-0", f"{topic}-1"])
+    assert str(given.consumer(f"{topic}-0").start) == "3:1"
+    assert str(given.consumer(f"{topic}-1").start) == "5:0"
+
+
+@pytest.mark.parametrize(
+    ("offsets", "message"),
+    [
+        ("7", "'7' is not a position 'ledger:entry'; give latest, a position, or JSON"),
+        ('{"orders": 7}', "'7' is not a position"),
+        ('{"orders": true}', "True is not a position"),
+        ('{"orders": ["1:2"]}', "is not a position"),
+        ('{"orders": "1:2"', "delimiter"),
+        ('{"a//b": "1:2"}', "'a//b' is not a topic's name"),
+    ],
+)
+def test_offsets_that_are_none(offsets: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
+        options(topic="orders", endingOffsets=offsets)
+    assert str(caught.value).startswith(f"option endingOffsets={offsets!r}: ")
+    with pytest.raises(ConfigError, match=message):
+        options(topicsPattern=".*", endingOffsets=offsets)
 
 
 # Times

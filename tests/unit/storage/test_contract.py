@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pickle
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
 
 from sparkcache.config import CacheConfig
 from sparkcache.errors import SourceError
+from sparkcache.model import ObjectId
 from sparkcache.storage import Traffic, open_storage
 
 if TYPE_CHECKING:
@@ -25,6 +27,11 @@ def read_all(stream: ByteStream, chunk_bytes: int) -> bytes:
         chunks.append(chunk)
     stream.close()
     return b"".join(chunks)
+
+
+def read_range(place: Place, planned: ObjectId, offset: int, size_bytes: int) -> bytes:
+    with closing(place.storage.open(planned, offset, size_bytes)) as stream:
+        return stream.read(size_bytes)
 
 
 def names(place: Place) -> list[str]:
@@ -53,6 +60,17 @@ def test_lists_sizes_and_versions(place: Place) -> None:
 
 def test_lists_nothing_where_there_is_nothing(place: Place) -> None:
     assert names(place) == []
+
+
+def test_what_is_removed_while_it_is_listed_is_no_error(place: Place) -> None:
+    for name in "abc":
+        place.put(name, b"x")
+    listing = place.storage.list()
+    first = next(listing)
+    place.remove("b")
+    rest = [found.uri[-1] for found in listing]
+    assert first.uri[-1] == "a"
+    assert rest in (["c"], ["b", "c"])
 
 
 @pytest.mark.parametrize("name", ["a b", "a%20b", "a+b", "ä/ö", "a#b?c=d", "x:y", "~"])
@@ -134,6 +152,40 @@ def test_an_object_that_was_overwritten_is_refused(place: Place) -> None:
         place.storage.open(planned, 0, 10).close()
     assert caught.value.uri == planned.uri
     assert planned.version in caught.value.expected
+
+
+def test_what_may_grow_is_read_as_far_as_it_is_asked_for(place: Place) -> None:
+    place.put("name", DATA)
+    planned = place.find("name").may_grow()
+    assert planned == ObjectId(f"{place.storage.root}/name", 0, "")
+    place.put("name", DATA + b"what came later")
+    assert place.find("name").may_grow() == planned
+    stream = place.storage.open(planned, 100, len(DATA) - 100)
+    assert read_all(stream, 4096) == DATA[100:]
+
+
+def test_what_may_grow_is_not_shorter_than_asked_for(
+    place: Place, pauses: list[float]
+) -> None:
+    place.put("name", DATA)
+    planned = place.find("name").may_grow()
+    place.put("name", DATA[:2000])
+    stream = place.storage.open(planned, 1000, len(DATA) - 1000)
+    with pytest.raises(SourceError, match="end of the") as caught:
+        read_all(stream, 4096)
+    stream.close()
+    assert caught.value.uri == planned.uri
+    assert caught.value.offset == 2000
+
+
+def test_a_range_behind_the_end_of_what_may_grow(
+    place: Place, pauses: list[float]
+) -> None:
+    place.put("name", DATA[:2000])
+    planned = place.find("name").may_grow()
+    with pytest.raises(SourceError) as caught:
+        read_range(place, planned, 3000, 10)
+    assert caught.value.offset == 3000
 
 
 def test_a_missing_object_is_an_error(place: Place) -> None:

@@ -2,17 +2,38 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-if TYPE_CHECKING:
-    from sparkcache_pulsar.protobuf import Bools, Bytes, Ints, Ranges
+Bytes = npt.NDArray[np.uint8]
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 
 _MAX_MILLIS = (1 << 63) // 1000 - 1
+
+
+@dataclass(slots=True)
+class Ranges:
+    """A range of the buffer per lane; empty where it is not present."""
+
+    start: Ints
+    length: Ints
+    present: Bools
+
+
+def words(buffer: Bytes, dtype: str) -> npt.NDArray[Any]:
+    """View a buffer as integers that begin at each of its bytes.
+
+    Index it with an array of offsets; `take` would copy all of it.
+    """
+    item = np.dtype(dtype)
+    return np.ndarray((len(buffer) - item.itemsize + 1,), item, buffer, 0, (1,))
 
 
 def binary(buffer: Bytes, ranges: Ranges) -> pa.Array:
@@ -29,7 +50,7 @@ def binary(buffer: Bytes, ranges: Ranges) -> pa.Array:
     else:
         offsets = np.zeros(rows + 1, np.int32)
         np.cumsum(length, out=offsets[1:])
-    buffers = [validity, pa.py_buffer(offsets), _compact(buffer, start, length)]
+    buffers = [validity, pa.py_buffer(offsets), compact(buffer, start, length)]
     return pa.Array.from_buffers(pa.binary(), rows, buffers)
 
 
@@ -77,7 +98,7 @@ def constant(value: str | int | None, type_: pa.DataType, rows: int) -> pa.Array
 def maps(row: Ints, keys: pa.Array, values: pa.Array, rows: int) -> pa.Array:
     """Return a map<string, string> array; `row` says, ascending, whose a pair is.
 
-    Of pairs with the same key the last one counts, as in Pulsar's client.
+    Of pairs with the same key the last one counts, as clients read them.
     """
     last = last_of_each(row, keys)
     if len(last) < len(row):
@@ -110,7 +131,7 @@ def bitmap(present: Bools) -> pa.Buffer:
     return pa.py_buffer(np.packbits(present, bitorder="little"))
 
 
-def _compact(buffer: Bytes, start: Ints, length: Ints) -> pa.Buffer:
+def compact(buffer: Bytes, start: Ints, length: Ints) -> pa.Buffer:
     """Copy ranges of a buffer one behind the other."""
     if not len(start):
         return pa.py_buffer(b"")

@@ -1,0 +1,113 @@
+"""The connector: constants, and the way to the functions that do it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sparkcache import time_order
+from sparkcache_rocketmq import (
+    columns,
+    extents,
+    metadata,
+    names,
+    splitting,
+    tags,
+    times,
+)
+from sparkcache_rocketmq.decode import decode
+from sparkcache_rocketmq.discovery import Catalog
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+
+    from sparkcache.connector import (
+        ByteStream,
+        DecodedRun,
+        Neighbours,
+        RawRun,
+        Storage,
+    )
+    from sparkcache.model import Extent, Ledger, Position, Run
+
+
+class RocketMQConnector:
+    """Queues of Apache RocketMQ, tiered to object stores or to files."""
+
+    name = "rocketmq"
+    option_names = frozenset({tags.OPTION, metadata.OPTION, time_order.OPTION})
+
+    def __repr__(self) -> str:
+        return "RocketMQConnector()"
+
+    def topic_name(self, topic: str) -> str:
+        """Return the name without the hash of the cluster; raises ConfigError."""
+        return names.full_name(topic)
+
+    def decoding(self, options: Mapping[str, str]) -> str:
+        """Return nothing, since no option changes decoded rows; raises ConfigError."""
+        time_order.skew_us(options)
+        tags.wanted(options)
+        return ""
+
+    def schema(self, decoding: str) -> pa.Schema:  # noqa: ARG002
+        """Return the columns, the same for all queues."""
+        return columns.SCHEMA
+
+    def entry_columns(self) -> tuple[str, str]:
+        """Return the names of the columns that hold queue id and queue offset."""
+        return columns.QUEUE_ID, columns.QUEUE_OFFSET
+
+    def time_column(self) -> str:
+        """Return the name of the broker's time, by which RocketMQ looks times up."""
+        return columns.STORE_TIME
+
+    def names_one(self, topic: str) -> bool:
+        """Tell whether a name is that of one queue."""
+        return names.is_one(topic)
+
+    def is_of(self, topic: str, name: str) -> bool:
+        """Tell whether a queue is one of those that a name means."""
+        return names.is_of(topic, name)
+
+    def position(self, topic: str, text: str) -> Position:
+        """Read a queue offset, or `queueId:offset`; raises ValueError."""
+        return names.position(topic, text)
+
+    def catalog(self, storage: Storage, options: Mapping[str, str]) -> Catalog:
+        """Find out what brokers have tiered."""
+        return Catalog(storage, options, self.decoding(options))
+
+    def prune(
+        self,
+        storage: Storage,
+        extents: Sequence[tuple[Ledger, Extent]],
+        times_us: tuple[int | None, int | None],
+        options: Mapping[str, str],
+    ) -> range:
+        """Look at the first message of some extents."""
+        return times.prune(storage, extents, times_us, options)
+
+    def runs(self, extent: Extent, run_bytes: int) -> Sequence[Run]:
+        """Cut an extent at queue offsets that are multiples of a power of two."""
+        return extents.runs(extent, run_bytes)
+
+    def split(
+        self, ledger: Ledger, extent: Extent, runs: Sequence[Run], stream: ByteStream
+    ) -> Iterator[RawRun]:
+        """Yield the records of each run as soon as its last one is there."""
+        return splitting.split(ledger, extent, runs, stream)
+
+    def decode(self, ledger: Ledger, raw: RawRun, batch_bytes: int) -> DecodedRun:
+        """Decode the records of a run."""
+        return decode(ledger, raw, batch_bytes)
+
+    def resolver(
+        self,
+        decoding: str,  # noqa: ARG002
+        options: Mapping[str, str],
+        neighbours: Neighbours,  # noqa: ARG002
+    ) -> tags.Resolver:
+        """Return what leaves out messages whose tags are not wanted."""
+        return tags.Resolver(tags.wanted(options))

@@ -1,0 +1,101 @@
+"""The properties of many messages at once: `name 01 value 02`, again and again.
+
+The last 02 may be missing. What has no name, no value or no 01 is ignored.
+
+Source: MessageDecoder.string2messageProperties of Apache RocketMQ.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sparkcache import arrays
+from sparkcache.arrays import Ranges, words
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from sparkcache.arrays import Bools, Bytes, Ints
+
+_NAME_END, _END = 1, 2
+_SLACK_BYTES = 8
+
+
+@dataclass(slots=True)
+class Properties:
+    """The properties of some messages.
+
+    Attributes:
+        rows: How many messages there are.
+        row: Whose each property is; ascending.
+        buffer: Where they stand.
+        name: Where the name of each begins.
+        name_end: Where it ends; the value begins one byte behind that.
+        value_end: Where the value ends.
+
+    """
+
+    rows: int
+    row: Ints
+    buffer: Bytes
+    name: Ints
+    name_end: Ints
+    value_end: Ints
+
+    def maps(self) -> pa.Array:
+        """Return all of them as a map per message."""
+        everywhere = np.ones(len(self.row), np.bool_)
+        length = self.name_end - self.name
+        names = arrays.string(self.buffer, Ranges(self.name, length, everywhere))
+        start = self.name_end + 1
+        length = self.value_end - start
+        values = arrays.string(self.buffer, Ranges(start, length, everywhere))
+        return arrays.maps(self.row, names, values, self.rows)
+
+    def values(self, name: str) -> pa.Array:
+        """Return the values of one, the last if a message has several."""
+        found = np.flatnonzero(self._are_called(name.encode()))
+        start, length = np.zeros((2, self.rows), np.int64)
+        present = np.zeros(self.rows, np.bool_)
+        row, at = self.row[found], self.name_end[found] + 1
+        start[row], length[row] = at, self.value_end[found] - at
+        present[row] = True
+        return arrays.string(self.buffer, Ranges(start, length, present))
+
+    def _are_called(self, name: bytes) -> Bools:
+        """Compare names of 4 or 8 bytes as numbers."""
+        word = words(self.buffer, f">u{len(name)}")[self.name]
+        called: Bools = self.name_end - self.name == len(name)
+        called &= word == int.from_bytes(name, "big")
+        return called
+
+
+def find(buffer: Bytes, start: Ints, end: Ints) -> Properties:
+    """Find the properties of messages, which stand in these ranges, ascending."""
+    length = end - start
+    stored = arrays.compact(buffer, start, length)
+    text = np.zeros(stored.size + _SLACK_BYTES, np.uint8)
+    text[: stored.size] = np.frombuffer(stored, np.uint8)
+    row_end = np.cumsum(length)
+    name, value_end = _pairs(text[: stored.size], row_end[length > 0])
+    name_ends = np.append(np.flatnonzero(text == _NAME_END), len(text))
+    name_end = name_ends[np.searchsorted(name_ends, name)]
+    whole = (name_end > name) & (name_end < value_end - 1)
+    name, name_end, value_end = name[whole], name_end[whole], value_end[whole]
+    row = np.searchsorted(row_end, name, side="right")
+    return Properties(len(start), row, text, name, name_end, value_end)
+
+
+def _pairs(text: Bytes, row_end: Ints) -> tuple[Ints, Ints]:
+    """Return where properties begin and end: at an 02, or at the end of a message."""
+    end = np.flatnonzero(text == _END)
+    without = row_end[text[row_end - 1] != _END]
+    if not len(without):
+        return np.append(0, end + 1)[:-1], end
+    # Of two at the same place the end of a message comes first: the 02 is the next's.
+    both = np.sort(np.append(2 * end + 1, 2 * without))
+    end, is_separator = both >> 1, both & 1
+    return np.append(0, end + is_separator)[:-1], end

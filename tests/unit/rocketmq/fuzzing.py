@@ -1,0 +1,235 @@
+"""Damages commit logs at random, and says what may become of them.
+
+`check` reads a log that `damage` has changed, and raises AssertionError unless
+
+    every offset that was written comes with its row, or is told as lost, never both;
+    one whose bytes were changed has the row that these bytes mean, by `reference`;
+    one whose bytes were not is lost only where damage on both sides of it leaves its
+    offset without a witness;
+    each run alone becomes what it does with all others;
+    in memory.
+
+What no reader can tell is not asked for: nothing but the body has a checksum.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from sparkcache_rocketmq import codecs
+from sparkcache_rocketmq.testing import Codec, Message, coda
+
+from .logs import Found, Log, Row, write
+from .reference import CAP_BYTES, BadRecordError, read_record
+
+MOST_BYTES = 64 << 20
+"""What reading a damaged log may take beside what is there already."""
+
+_NUMBERS = [0, 1, 2, 3, 90, 91, 127, 128, 255, 256, 32767, 32768, 65535, 1 << 20]
+_NUMBERS += [(1 << 31) - 1, 1 << 31, (1 << 31) + 91, (1 << 32) - 1, (1 << 63) - 1]
+_FIELDS = [(0, 4), (4, 4), (8, 4), (12, 4), (16, 4), (20, 8), (28, 8), (36, 4)]
+_FIELDS += [(40, 8), (48, 8), (56, 8), (64, 8), (72, 4), (84, 4)]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A seed, and what follows from it."""
+
+    seed: int
+
+    def __str__(self) -> str:
+        return str(self.seed)
+
+
+@cache
+def original(kind: int) -> Log:
+    """Return a log with everything that records may be; of the first kind, plain."""
+    random_ = random.Random(kind)
+    messages = [_message(random_, kind) for _ in range(60)]
+    return write(messages, topic="Topic", queue_id=7, first=1000)
+
+
+def _message(random_: random.Random, kind: int) -> Message:
+    body = random_.randbytes(random_.choice([0, 1, 10, 100, 1000]))
+    if kind == 0:
+        return Message(body, tags="T", keys=f"k{random_.randrange(100)}")
+    inner = tuple(
+        Message(random_.randbytes(5), tags="I", flag=n)
+        for n in range(random_.choice([0] * 12 + [1, 2, 4]))
+    )
+    return Message(
+        body,
+        tags=random_.choice([None, "T", "täg"]),
+        unique_key=random_.choice([None, "U" * 32]),
+        properties=random_.choice([(), (("a", "b"), ("c", "d"))]),
+        has_last_separator=random_.random() < 0.7,
+        codec=random_.choice([Codec.NONE] * 3 + list(Codec)),
+        born_host=random_.choice(["1.2.3.4:5", "[::5]:6"]),
+        store_host=random_.choice(["1.2.3.4:5", "[1:2::5]:6"]),
+        flag=random_.randrange(1 << 31),
+        inner=inner,
+    )
+
+
+def damage(case: Case) -> Log:
+    """Return a log that one or more things were done to."""
+    random_ = random.Random(case.seed)
+    log = original(random_.randrange(4))
+    data = bytearray(log.data)
+    for _ in range(random_.choice([1, 1, 1, 2, 3, 8])):
+        _damage(random_, log, data)
+    return Log(
+        bytes(data),
+        log.rows,
+        log.places,
+        log.topic,
+        log.queue_id,
+        log.first,
+        max(len(log.data), len(data)),
+    )
+
+
+def _damage(random_: random.Random, log: Log, data: bytearray) -> None:
+    place, size = random_.choice(list(log.places.values()))
+    at = random_.randrange(len(log.data))
+    length = random_.choice([1, 2, 4, 8, 20, 200, 2000])
+    match random_.randrange(12):
+        case 0 | 1:
+            _overwrite(data, at, bytes([random_.randrange(256)]))
+        case 2:
+            bit = 1 << random_.randrange(8)
+            _overwrite(data, at, bytes([log.data[at] ^ bit]))
+        case 3 | 4 | 5:
+            field, width = random_.choice(_FIELDS)
+            number = random_.choice(_NUMBERS)
+            if random_.random() < 0.5:
+                old = int.from_bytes(log.data[place + field :][:width], "big")
+                number = old + random_.choice([-91, -2, -1, 1, 2, 3, 91, size])
+            mask = (1 << 8 * width) - 1
+            _overwrite(data, place + field, (number & mask).to_bytes(width, "big"))
+        case 6:
+            _overwrite(data, at, bytes(length))
+        case 7:
+            _overwrite(data, at, random_.randbytes(length))
+        case 8:
+            other, _ = random_.choice(list(log.places.values()))
+            _overwrite(data, place, log.data[other : other + size])
+        case 9:
+            behind = place + size - random_.randrange(40)
+            _overwrite(data, behind, random_.randbytes(random_.choice([1, 2, 4])))
+        case 10:
+            _overwrite(data, place, coda(0) * random_.choice([1, 3]))
+        case _:
+            del data[at : at + random_.choice([1, length, len(data)])]
+
+
+def _overwrite(data: bytearray, at: int, new: bytes) -> None:
+    new = new[: max(0, len(data) - at)]
+    data[at : at + len(new)] = new
+
+
+def check(case: Case) -> Found:
+    """Read a damaged log; raise AssertionError if that is not as it should be."""
+    log = damage(case)
+    random_ = random.Random(case.seed)
+    entries = random_.choice([1, 2, 5, 16, 1000])
+    codecs.MAX_BODY_BYTES, before = CAP_BYTES, codecs.MAX_BODY_BYTES
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+    resident = _resident()
+    try:
+        found = log.read(entries, most=random_.choice([13, 1000, 1 << 20]))
+        alone = log.read_each(entries)
+    finally:
+        codecs.MAX_BODY_BYTES = before
+    taken = _resident() - resident
+    assert taken <= MOST_BYTES, f"it takes {taken >> 20} MiB"
+    assert alone.rows == found.rows
+    assert sorted(alone.lost) == sorted(found.lost)
+    _judge(log, found, entries)
+    return found
+
+
+def _resident() -> int:
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    (line,) = (line for line in status.splitlines() if line.startswith("VmHWM"))
+    return int(line.split()[1]) << 10
+
+
+def _judge(log: Log, found: Found, entries: int) -> None:
+    lost = found.lost
+    assert len(lost) == len(set(lost)), "an offset is lost twice"
+    offsets = [int(str(row["__queueOffset"])) for row in found.rows]
+    assert offsets == sorted(set(offsets)), "offsets do not ascend"
+    assert sorted(lost + offsets) == sorted(log.places), "offsets are not all there"
+    for row, offset in zip(found.rows, offsets, strict=True):
+        assert row in _allowed(log, offset), f"{row} is none of {_allowed(log, offset)}"
+    for offset in lost:
+        assert _may_be_lost(log, offset, entries), f"{offset} is lost without need"
+
+
+def _is_changed(log: Log, offset: int) -> bool:
+    whole = original_of(log)
+    place, size = log.places[offset]
+    return log.data[place : place + size] != whole.data[place : place + size]
+
+
+def original_of(log: Log) -> Log:
+    """Return what a log was before it was damaged."""
+    return next(
+        whole for kind in range(4) if (whole := original(kind)).rows is log.rows
+    )
+
+
+def _allowed(log: Log, offset: int) -> list[Row]:
+    if not _is_changed(log, offset):
+        return [log.rows[offset - log.first]]
+    place, _ = log.places[offset]
+    try:
+        rows = read_record(log.data, place, log.topic, "broker-a", log.queue_id)
+    except BadRecordError:
+        return []
+    return [row for row in rows if row["__queueOffset"] == offset]
+
+
+def _may_be_lost(log: Log, offset: int, entries: int) -> bool:
+    if _is_changed(log, offset) or _is_torn(log, offset, entries):
+        return True
+    first, last = _record(log, offset)
+    before = first - 1
+    is_first = first == log.first or _is_changed(log, before)
+    is_first |= _is_torn(log, before, entries)
+    behind = last == log.last or _is_changed(log, last + 1)
+    return behind and (is_first or first < last)
+
+
+def _record(log: Log, offset: int) -> tuple[int, int]:
+    """Return the first and the last offset of a record."""
+    place = log.places[offset]
+    of_record = [other for other in log.places if log.places[other] == place]
+    return of_record[0], of_record[-1]
+
+
+def _is_torn(log: Log, offset: int, entries: int) -> bool:
+    """Tell whether it is of an inner batch that is not all in one run."""
+    if offset < log.first:
+        return False
+    first, last = _record(log, offset)
+    return (first - log.first) // entries != (last - log.first) // entries
+
+
+def campaign(seconds: float, seed: int = 0) -> tuple[int, list[str]]:
+    """Try cases for a while; return how many, and failures."""
+    random_ = random.Random(seed)
+    end, cases, failed = time.monotonic() + seconds, 0, list[str]()
+    while time.monotonic() < end:
+        case = Case(random_.randrange(1 << 48))
+        cases += 1
+        try:
+            check(case)
+        except Exception as error:
+            failed.append(f"FUZZ_CASE={case}: {type(error).__name__}: {error}")
+    return cases, failed
