@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from sparkcache.connector import RawRun
-    from sparkcache.model import Ledger
+    from sparkcache.model import Ledger, Run
     from sparkcache_rocketmq.records import Records
 
 
@@ -43,23 +43,33 @@ def decode(ledger: Ledger, raw: RawRun, batch_bytes: int) -> DecodedRun:
     found = messages(records, taken, faults)
     batches: list[pa.RecordBatch] = []
     if len(found.lane):
+        ends = np.searchsorted(found.offset, (raw.run.first, raw.run.last + 1))
         batch = columns.batch(queues.queue(ledger), records, found)
+        batch = batch.slice(ends[0], ends[1] - ends[0])
         batches += _pieces(batch, round(batch.nbytes / max(1, batch_bytes)))
     losses = [
-        _loss(ledger, records, lane, int(taken[lane]), fault)
+        _loss(ledger, raw.run, records, lane, int(taken[lane]), fault)
         for lane, fault in sorted(faults.by_lane.items())
     ]
     return DecodedRun(batches, raw.losses + tuple(_joined(losses)))
 
 
 def _loss(
-    ledger: Ledger, records: Records, lane: int, taken: int, fault: tuple[str, str]
+    ledger: Ledger,
+    run: Run,
+    records: Records,
+    lane: int,
+    taken: int,
+    fault: tuple[str, str],
 ) -> Loss:
-    """Return the loss of a record, where it says to lie."""
+    """Return the loss of what a run has of a record, where that says to lie."""
     place = int(records.int64(records.start[lane : lane + 1] + 28)[0])
-    first = int(records.queue_offset[lane])
     offset = place - queues.base(ledger)
-    return Loss(ledger.object.uri, offset, ledger.id, first, first + taken - 1, *fault)
+    first = int(records.queue_offset[lane])
+    last = min(first + taken - 1, run.last)
+    return Loss(
+        ledger.object.uri, offset, ledger.id, max(first, run.first), last, *fault
+    )
 
 
 def _joined(losses: list[Loss]) -> Iterator[Loss]:
@@ -83,6 +93,6 @@ def _continues(before: Loss, loss: Loss) -> bool:
 
 def _pieces(batch: pa.RecordBatch, pieces: int) -> Iterator[pa.RecordBatch]:
     """Cut a batch into that many of about the same number of rows, or into one."""
-    rows = -(-len(batch) // max(1, pieces))
+    rows = max(1, -(-len(batch) // max(1, pieces)))
     for first in range(0, len(batch), rows):
         yield batch.slice(first, rows)

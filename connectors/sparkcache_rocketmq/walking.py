@@ -6,7 +6,8 @@ in a row, looked at together. What else there may be, one by one:
 
     a coda          passed over
     a repeat        of offsets that were there: passed over. A broker that ends before
-                    it has committed the consume queue writes such records again
+                    it has committed the consume queue writes such records again, and
+                    every broker does an inner batch, once for each of its messages
     a jump          to a later offset: those between are lost. It is believed only if
                     the next record goes on from there, or if the run ends with it,
                     since nothing else protects a queue offset. So is the number of
@@ -15,10 +16,10 @@ in a row, looked at together. What else there may be, one by one:
                     says where it lies, so what a body may hold is not taken for one.
                     Its offset tells how many are lost
 
-Where a run ends depends only on the bytes from its beginning on, and on none behind
-its end that matter to its own entries. So what is lost of it is the same whether a load
-brings it alone or with others. That is why an inner batch that does not end in the run
-in which it begins is lost: both runs would have to have it.
+Where a run ends depends only on the bytes from its beginning on. So what is lost of it
+is the same whether a load brings it alone or with others. An inner batch that does not
+end in the run in which it begins is of both, if it is there again for the second;
+otherwise it is lost to both.
 """
 
 from __future__ import annotations
@@ -156,10 +157,17 @@ class Walk:
             expected = f"a record of topic {self.queue.topic} of {size} bytes"
             found = "one whose parts are not that"
             return self._damage(data, room, expected, found)
-        return self._pass_record(data, at + size, offset, taken, is_all=is_all)
+        return self._pass_record(data, room, at + size, offset, taken, is_all=is_all)
 
     def _pass_record(
-        self, data: bytearray, end: int, first: int, taken: int, *, is_all: bool
+        self,
+        data: bytearray,
+        room: int,
+        end: int,
+        first: int,
+        taken: int,
+        *,
+        is_all: bool,
     ) -> bool:
         """Pass over a record that is sound; its offsets may be any."""
         behind = first + taken
@@ -168,9 +176,10 @@ class Walk:
             return True
         if first != self.entry or taken > 1:
             after = end + CODA_BYTES if is_coda(data, end) else end
-            if after + HEADER_BYTES > len(data) and not is_all:
+            needed = end - self.at if taken > 1 else HEADER_BYTES
+            if not is_all and len(data) < min(after + needed, room):
                 return False
-            if not self._is_believed(data, after, first, behind):
+            if not self._is_believed(data, after, room, first, behind):
                 what = f"a record of entry {self.entry}", f"one of {first}"
                 self._note(
                     *what if taken == 1 else (what[0], f"{what[1]}-{behind - 1}")
@@ -188,17 +197,22 @@ class Walk:
         return True
 
     def _is_believed(
-        self, data: bytearray, after: int, first: int, behind: int
+        self, data: bytearray, after: int, room: int, first: int, behind: int
     ) -> bool:
         """Tell whether to believe a record that skips offsets, or takes many."""
-        if first < self.entry or first <= self.last < behind - 1:
-            return False
-        if behind - 1 == self.last:
+        if behind - 1 == self.last or self._is_again(data, after, behind - first):
             return True
+        is_torn = first <= self.last < behind - 1
         if after + HEADER_BYTES > len(data):
-            return first > self.last
+            return first > self.last or (is_torn and after + HEADER_BYTES > room)
         header = _HEADER.unpack_from(data, after)
-        return self._is_header(header, after) and header[5] == behind
+        return not is_torn and self._is_header(header, after) and header[5] == behind
+
+    def _is_again(self, data: bytearray, after: int, taken: int) -> bool:
+        """Tell whether an inner batch comes a second time, but for its place."""
+        size = int.from_bytes(data[self.at : self.at + 4], "big")
+        one, other = data[self.at : self.at + size], data[after : after + size]
+        return taken > 1 and one[:28] + one[36:] == other[:28] + other[36:]
 
     def _damage(self, data: bytearray, room: int, expected: str, found: str) -> bool:
         """Look for the next record; tell whether there may be one."""
