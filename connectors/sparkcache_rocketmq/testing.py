@@ -12,6 +12,7 @@ import zlib
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum, IntEnum
+from functools import cache
 from hashlib import md5
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
@@ -186,6 +187,7 @@ class Message:
 _HEAD = struct.Struct(">IIIiiqqI")
 
 
+@cache
 def _stored_host(host: str) -> bytes:
     address, _, port = host.rpartition(":")
     return ip_address(address.strip("[]")).packed + struct.pack(">i", int(port))

@@ -16,10 +16,10 @@ in a row, looked at together. What else there may be, one by one:
                     says where it lies, so what a body may hold is not taken for one.
                     Its offset tells how many are lost
 
-Where a run ends depends only on the bytes from its beginning on. So what is lost of it
-is the same whether a load brings it alone or with others. An inner batch that does not
-end in the run in which it begins is of both, if it is there again for the second;
-otherwise it is lost to both.
+Where a run ends depends only on the bytes from its beginning on, and on none behind
+its end that matter to its own entries. So what is lost of it is the same whether a load
+brings it alone or with others. An inner batch that ends in another run than it begins
+is of both, as it comes again for each message: as often in a run as that has of them.
 """
 
 from __future__ import annotations
@@ -175,11 +175,12 @@ class Walk:
             self.at = end
             return True
         if first != self.entry or taken > 1:
-            after = end + CODA_BYTES if is_coda(data, end) else end
-            needed = end - self.at if taken > 1 else HEADER_BYTES
-            if not is_all and len(data) < min(after + needed, room):
+            is_believed = self._is_believed(
+                data, room, end, first, behind, is_all=is_all
+            )
+            if is_believed is None:
                 return False
-            if not self._is_believed(data, after, room, first, behind):
+            if not is_believed:
                 what = f"a record of entry {self.entry}", f"one of {first}"
                 self._note(
                     *what if taken == 1 else (what[0], f"{what[1]}-{behind - 1}")
@@ -192,27 +193,55 @@ class Walk:
             if first > self.last:
                 return True  # it is for the next run
         self._fault = None
+        again_bytes = self._copies(first, behind) * (end - self.at)
         self._keep(end)
+        self.at += again_bytes
         self.entry = behind
         return True
 
-    def _is_believed(
-        self, data: bytearray, after: int, room: int, first: int, behind: int
-    ) -> bool:
-        """Tell whether to believe a record that skips offsets, or takes many."""
-        if behind - 1 == self.last or self._is_again(data, after, behind - first):
-            return True
+    def _copies(self, first: int, behind: int) -> int:
+        """Return how often a batch that ends behind the run must come again in it."""
         is_torn = first <= self.last < behind - 1
-        if after + HEADER_BYTES > len(data):
-            return first > self.last or (is_torn and after + HEADER_BYTES > room)
-        header = _HEADER.unpack_from(data, after)
-        return not is_torn and self._is_header(header, after) and header[5] == behind
+        return self.last - max(first, self.entry) if is_torn else 0
 
-    def _is_again(self, data: bytearray, after: int, taken: int) -> bool:
-        """Tell whether an inner batch comes a second time, but for its place."""
-        size = int.from_bytes(data[self.at : self.at + 4], "big")
-        one, other = data[self.at : self.at + size], data[after : after + size]
-        return taken > 1 and one[:28] + one[36:] == other[:28] + other[36:]
+    def _is_believed(
+        self,
+        data: bytearray,
+        room: int,
+        end: int,
+        first: int,
+        behind: int,
+        *,
+        is_all: bool,
+    ) -> bool | None:
+        """Tell whether to believe a record that skips offsets, or takes many.
+
+        None if more data is needed to tell.
+        """
+        size = end - self.at
+        if first <= self.last < behind:
+            for at in range(end, end + self._copies(first, behind) * size, size):
+                if at + size > len(data) and at + size <= room and not is_all:
+                    return None
+                if not self._is_again(data, at, size):
+                    return False
+            return True
+        after = end + CODA_BYTES if is_coda(data, end) else end
+        if after + HEADER_BYTES > len(data):
+            return first > self.last if is_all else None
+        header = _HEADER.unpack_from(data, after)
+        if self._is_header(header, after) and header[5] == behind:
+            return True
+        if behind - first == 1 or header[5] != first:
+            return False
+        if after + size > len(data) and after + size <= room and not is_all:
+            return None
+        return self._is_again(data, after, size)
+
+    def _is_again(self, data: bytearray, at: int, size: int) -> bool:
+        """Tell whether the same record comes again, but for its place."""
+        one, other = data[self.at : self.at + size], data[at : at + size]
+        return one[:28] + one[36:] == other[:28] + other[36:]
 
     def _damage(self, data: bytearray, room: int, expected: str, found: str) -> bool:
         """Look for the next record; tell whether there may be one."""

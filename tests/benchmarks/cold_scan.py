@@ -77,6 +77,15 @@ class Topic:
 
 
 @dataclass(frozen=True)
+class Part:
+    """What one task reads of which topic, whose stored bytes end there."""
+
+    scan: Scan
+    consumer: Consumer
+    end: int
+
+
+@dataclass(frozen=True)
 class Task:
     """What one task reads, as whom, and under which plan."""
 
@@ -160,6 +169,14 @@ def fast(server: S3Server) -> Iterator[str]:
             yield endpoint
 
 
+@contextmanager
+def served(topic: Topic) -> Iterator[str]:
+    """Yield the URL of a server that has a topic."""
+    with S3Server() as server, server.as_environment(), fast(server) as endpoint:
+        write(topic, {endpoint})
+        yield endpoint
+
+
 def write(topic: Topic, endpoints: set[str]) -> int:
     """Put a topic into a bucket of each server; return the bytes of its data."""
     style = Config(s3={"addressing_style": "path"})
@@ -190,14 +207,15 @@ class Executor:
     Each scan is the only one in its plan, so the node lets go of what it has read.
     """
 
-    def __init__(self, topic: Topic, endpoint: str) -> None:
+    def __init__(self, topic: Topic, endpoint: str, **settings: int) -> None:
         self._topic = topic
         self._options = ScanOptions.parse(topic.options | {"path": f"s3://{BUCKET}"})
         self._config = CacheConfig(
-            endpoint=endpoint, path_style=True, loaders=PROCESSES
+            endpoint=endpoint, path_style=True, loaders=PROCESSES, **settings
         )
-        self._scans = list(_scans(self._options, self._config))
+        self._parts = list(_parts(self._options, self._config))
         self._plans = 0
+        self._stages = 0
 
     def __enter__(self) -> Executor:
         with ExitStack() as stack:
@@ -214,46 +232,71 @@ class Executor:
 
     def raw(self) -> None:
         """Fetch every range."""
-        wanted = sum(one.extent.size_bytes for s in self._scans for one in s.stretches)
-        assert sum(self._processes.map(_fetch, self._scans)) == wanted
+        scans = [part.scan for part in self._parts]
+        wanted = sum(one.extent.size_bytes for s in scans for one in s.stretches)
+        assert sum(self._processes.map(_fetch, scans)) == wanted
 
     def cold(self) -> None:
         """Read every row through the node, which has none of them."""
+        with self.planned(1) as plan:
+            self.read(plan)
+
+    @contextmanager
+    def planned(self, scans: int) -> Iterator[Plan]:
+        """Plan so many scans of all there is; in the end the node lets go of it."""
         self._plans += 1
-        consumer: Consumer = self._options.consumer(self._options.selection.names[0])
-        plan = Plan(str(self._plans), (consumer,))
-        end = max(one.at + one.extent.size_bytes for one in self._scans[-1].stretches)
-        tasks = [
-            Task(
-                scan, Reader(ReadToken(self._plans, part), plan.id, consumer, end), plan
-            )
-            for part, scan in enumerate(self._scans)
-        ]
-        assert sum(self._processes.map(_read, tasks)) == self._topic.rows
+        consumers = tuple(dict.fromkeys(part.consumer for part in self._parts))
+        plan = Plan(str(self._plans), consumers * scans)
+        yield plan
         channel = Channel[ToTask](Address(self._directory).connect(1), ToTask)
         with closing(channel):
             channel.send(EndPlans((plan.id,)))
 
+    def read(self, plan: Plan) -> None:
+        """Do one of the scans of a plan."""
+        self._stages += 1
+        tasks = [
+            Task(
+                part.scan,
+                Reader(
+                    ReadToken(self._stages, number),
+                    str(self._stages),
+                    part.consumer,
+                    part.end,
+                ),
+                plan,
+            )
+            for number, part in enumerate(self._parts)
+        ]
+        assert sum(self._processes.map(_read, tasks)) == self._topic.rows
 
-def _scans(options: ScanOptions, config: CacheConfig) -> Iterator[Scan]:
+
+def _parts(options: ScanOptions, config: CacheConfig) -> Iterator[Part]:
     """Plan a scan as the data source does; yield what each task reads."""
     connector = connectors.find(options.connector)
     storage = open_storage(options.root, config, Traffic())
     catalog = connector.catalog(storage, options.given)
-    (topic,) = catalog.select(options.selection)
-    consumer = options.consumer(topic)
-    (cut,) = partition(
-        [wanted(catalog.snapshot(topic).ledgers, consumer)],
+    topics = list(catalog.select(options.selection))
+    consumers = [options.consumer(topic) for topic in topics]
+    cut = partition(
+        [
+            wanted(catalog.snapshot(topic).ledgers, consumer)
+            for topic, consumer in zip(topics, consumers, strict=True)
+        ],
         options.min_partitions,
         config.partition_bytes,
         lambda extent: len(connector.runs(extent, config.run_bytes)),
     )
-    for pieces in cut:
-        stretches = (
-            stretch(piece, connector.runs(piece.extent, config.run_bytes), consumer)
-            for piece in pieces
-        )
-        yield Scan(options.root, config, tuple(filter(None, stretches)))
+    for consumer, of_topic in zip(consumers, cut, strict=True):
+        scans = []
+        for pieces in of_topic:
+            stretches = (
+                stretch(piece, connector.runs(piece.extent, config.run_bytes), consumer)
+                for piece in pieces
+            )
+            scans.append(Scan(options.root, config, tuple(filter(None, stretches))))
+        end = max(one.at + one.extent.size_bytes for one in scans[-1].stretches)
+        yield from (Part(scan, consumer, end) for scan in scans)
 
 
 # In the two processes

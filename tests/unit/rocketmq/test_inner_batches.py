@@ -6,7 +6,7 @@ import pytest
 
 from sparkcache_rocketmq.testing import Codec, Message
 
-from .logs import write
+from .logs import Log, write
 
 INNER = (
     Message(b"one", tags="A", keys="k", flag=1),
@@ -37,11 +37,41 @@ def test_a_number_that_is_wrong_costs_the_batch_alone(number: str) -> None:
     assert found.rows == log.rows[:1] + log.rows[4:]
 
 
-def test_a_batch_that_ends_in_another_run_is_lost_to_both() -> None:
+def as_tiered(log: Log) -> Log:
+    """Write a record once for each offset it takes, as brokers do."""
+    data, places = b"", {}
+    for offset, (place, size) in log.places.items():
+        at = len(data)
+        data += log.data[place : place + 28] + at.to_bytes(8, "big")
+        data += log.data[place + 36 : place + size]
+        places[offset] = at, size
+    return Log(data, log.rows, places)
+
+
+@pytest.mark.parametrize("entries", range(1, 11))
+@pytest.mark.parametrize("before", range(4))
+def test_a_batch_that_is_tiered_for_each_message_may_lie_in_any_runs(
+    entries: int, before: int
+) -> None:
+    batch = Message(inner=INNER)
+    log = write([Message(b"before")] * before + [batch, batch, Message(b"behind")])
+    tiered = as_tiered(log)
+    for found in (tiered.read(entries), tiered.read_each(entries)):
+        assert not found.losses
+        assert found.rows == log.rows
+
+
+@pytest.mark.parametrize("most", [1, 50, 1000])
+def test_a_batch_is_waited_for(most: int) -> None:
+    tiered = as_tiered(write([Message(inner=INNER), Message(inner=INNER)]))
+    assert tiered.read(4, most).rows == tiered.rows
+
+
+def test_of_a_batch_that_is_there_once_another_run_has_nothing() -> None:
     log = write([Message(b"before"), Message(inner=INNER), Message(b"behind")])
     for found in (log.read(2), log.read_each(2)):
-        assert sorted(found.lost) == [1, 2, 3]
-        assert found.rows == [log.rows[0], log.rows[4]]
+        assert sorted(found.lost) == [2, 3]
+        assert found.rows == [*log.rows[:2], log.rows[4]]
 
 
 def test_what_is_behind_the_last_message_is_damage() -> None:
