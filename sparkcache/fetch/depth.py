@@ -2,7 +2,8 @@
 
 A scan that reads one run after another is loaded ahead of by as much as it has read so
 far: one run to begin with, then twice as much each time, up to what the settings allow.
-So what is loaded in vain is never more than what was of use. A scan that jumps is not
+So what is loaded in vain is never more than what was of use. A planned scan is going to
+read all of its runs and begins with what the settings allow. A scan that jumps is not
 loaded ahead of, until it reads two runs that follow one another. When runs that were
 loaded for it go unread, the depth is halved.
 
@@ -13,14 +14,14 @@ here: counted in bytes, and by what is read, so that it needs no bounds of its o
 
 from __future__ import annotations
 
-_BEGIN_BYTES = 1  # less than any run, so: one
+ONE_RUN = 1  # less than any run has
 
 
 class Depth:
     """The depth of one scan, in decoded bytes."""
 
-    def __init__(self) -> None:
-        self._bytes = _BEGIN_BYTES
+    def __init__(self, begin_bytes: int = ONE_RUN) -> None:
+        self._bytes = begin_bytes
         self._run_bytes = 0
 
     def __repr__(self) -> str:

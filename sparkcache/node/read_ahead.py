@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from sparkcache.fetch.depth import Depth
+from sparkcache.fetch.depth import ONE_RUN, Depth
 from sparkcache.fetch.stretch import Scan
 from sparkcache.node.task import Task
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from sparkcache.cache import CachedRun
     from sparkcache.config import CacheConfig
-    from sparkcache.consumers import Reader
     from sparkcache.model import RunKey
     from sparkcache.node.loads import Loads
     from sparkcache.node.messages import Open
@@ -77,7 +76,7 @@ class _Scan:
 
     """
 
-    depth: Depth = field(default_factory=Depth)
+    depth: Depth
     frontier: int = -1
     tasks: set[Task] = field(default_factory=set)
     coming: dict[int, _Follower] = field(default_factory=dict)
@@ -141,9 +140,8 @@ class ReadAhead:
 
     def open(self, task: Task, message: Open, now_s: float) -> None:
         """A task has begun to read its partition."""
-        reader = message.reader
-        scan = self._scan(reader)
-        scan.begin(task, reader.token.part, now_s)
+        scan = self._scan(task, message)
+        scan.begin(task, message.reader.token.part, now_s)
         self._scan_of[task] = scan
         for part, stretch in message.following:
             if part > scan.frontier and part not in scan.coming and stretch.is_valid():
@@ -270,9 +268,14 @@ class ReadAhead:
             for task in scan.followers():
                 yield scan, task
 
-    def _scan(self, reader: Reader) -> _Scan:
+    def _scan(self, task: Task, message: Open) -> _Scan:
+        reader = message.reader
         scan_id = (reader.token.stage, reader.scan, reader.consumer.topic)
-        return self._scans.setdefault(scan_id, _Scan())
+        if scan_id not in self._scans:
+            is_planned = task.reading is not None and task.reading.plan_ids
+            begin_bytes = message.settings.read_ahead_bytes if is_planned else ONE_RUN
+            self._scans[scan_id] = _Scan(Depth(begin_bytes))
+        return self._scans[scan_id]
 
     def _abandon(self, task: Task) -> None:
         """What was loaded for a task that nobody else comes to may go first."""

@@ -6,8 +6,8 @@ A job reads all rows of a topic on local[2], with nothing held beforehand, from 
 server that answers after 0, 5, 20 or 80 ms. The bound, with all latency hidden, is
 the seconds of the same job at 0 ms. Planning is apart. Two topics:
 
-    blocks    256 MiB of values in 4 ledgers of one block each
-    small     128 MiB of values in 64 ledgers: each is one GET of 2 MiB
+    blocks    512 MiB of values in 8 ledgers of one block each
+    small     256 MiB of values in 128 ledgers, each of them one GET
 
     over_bound_Nms              blocks: seconds / bound
     without_over_bound_20ms     likewise, readAheadBytes=0
@@ -71,8 +71,8 @@ class Topic:
         return written
 
 
-BLOCKS = Topic("persistent://bench/ahead/blocks", 256 << 20, 4)
-SMALL = Topic("persistent://bench/ahead/small", 128 << 20, 64)
+BLOCKS = Topic("persistent://bench/ahead/blocks", 512 << 20, 8)
+SMALL = Topic("persistent://bench/ahead/small", 256 << 20, 128)
 
 
 def measure() -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from node_world import CONFIG, SIZE, Reader, World, key, stretch
+from node_world import CONFIG, SIZE, Reader, World, key, plan, stretch
 from test_service import knowing
 
 from sparkcache.fetch.depth import Depth
@@ -141,6 +141,14 @@ def test_nothing_is_loaded_that_nobody_is_going_to_read() -> None:
     reader = world.of(10, 20)
     read_slowly(world, reader)
     assert world.decoded == [*range(10, 20)]
+
+
+def test_a_planned_reader_is_read_ahead_of_as_far_as_may_be() -> None:
+    world = World(replace(CONFIG, read_ahead_bytes=7 * SIZE))
+    world.loader()
+    world.of(0, 50, plans=(plan("p", None),)).ask()
+    world.settle()
+    assert world.held() == set(range(8))
 
 
 def test_depth_is_what_was_read_so_far() -> None:

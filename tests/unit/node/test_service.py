@@ -543,7 +543,7 @@ def test_a_task_that_dies_has_not_read_the_run_it_was_at() -> None:
         reader.ask()
         world.settle()
     reader.leave()
-    assert world.held() == set(range(2, 7))
+    assert world.held() == set(range(2, 9))
 
 
 def test_a_plan_counts_what_is_held_when_it_begins() -> None:
