@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from sparkcache.fetch.load import begin
-from sparkcache.storage import Traffic, open_storage
+from sparkcache.storage import Traffic, open_storage, storage_settings
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -37,7 +37,7 @@ class Opener:
 
     def prepare(self, number: int, root: str, config: CacheConfig, load: Load) -> None:
         """Begin a load that will be opened, or forgotten, by its number."""
-        storage = self._storage(root, config)
+        storage = self._storage(root, storage_settings(config))
         self._prepared[number] = self._pool.submit(begin, storage, load)
 
     def forget(self, number: int) -> None:
@@ -51,7 +51,7 @@ class Opener:
         prepared = self._prepared.pop(number, None)
         if prepared is not None:
             return prepared.result()
-        return begin(self._storage(root, config), load)
+        return begin(self._storage(root, storage_settings(config)), load)
 
     def spent(self) -> Traffic:
         """Return what was asked of storages since the last call."""

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sparkcache.config import CacheConfig
 from sparkcache.errors import ConfigError
 from sparkcache.storage.local import LocalStorage
 from sparkcache.storage.s3 import S3Storage
 from sparkcache.storage.traffic import Traffic
 
 if TYPE_CHECKING:
-    from sparkcache.config import CacheConfig
     from sparkcache.connector import Storage
 
-__all__ = ["LocalStorage", "S3Storage", "Traffic", "normal_root", "open_storage"]
+__all__ = [
+    "LocalStorage",
+    "S3Storage",
+    "Traffic",
+    "normal_root",
+    "open_storage",
+    "storage_settings",
+]
 
 _S3_SCHEMES = frozenset({"s3", "s3a", "s3n"})
 
@@ -33,6 +40,17 @@ def normal_root(path: str) -> str:
     raise ConfigError(
         f"path={path!r}: must be s3://bucket, s3://bucket/prefix, or an absolute path "
         "of a directory"
+    )
+
+
+def storage_settings(config: CacheConfig) -> CacheConfig:
+    """Return what matters to a storage, and the defaults of all else."""
+    return CacheConfig(
+        endpoint=config.endpoint,
+        region=config.region,
+        path_style=config.path_style,
+        storage_attempts=config.storage_attempts,
+        storage_timeout_s=config.storage_timeout_s,
     )
 
 
