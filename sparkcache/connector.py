@@ -87,7 +87,7 @@ class Storage(Protocol):
         """Read a range of exactly this version of an object, in one request.
 
         Of one without a version, whatever is there by now; that all of the range is
-        there is made sure of in any case.
+        there is made sure of in any case. For no bytes no request is made.
         """
 
 

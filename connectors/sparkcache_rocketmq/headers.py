@@ -16,7 +16,10 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from sparkcache_rocketmq.flat_files import read_range
+from sparkcache_rocketmq.records import INNER_BATCH, read
 
 if TYPE_CHECKING:
     from sparkcache.connector import ByteStream, Storage
@@ -119,6 +122,15 @@ def _walk(data: bytearray, at: int) -> tuple[int, int | None]:
         header = Header.parse(data, at)
         if header is None or at + header.size_bytes > len(data):
             break
-        last = header.offset
+        last = header.offset + _offsets_taken(data, at) - 1
         at += header.size_bytes
     return at, last
+
+
+def _offsets_taken(data: bytearray, at: int) -> int:
+    """Return how many offsets a whole record takes; one if it does not say."""
+    flag = int.from_bytes(data[at + 36 : at + 40], "big")
+    if flag & INNER_BATCH != INNER_BATCH:
+        return 1
+    found = read(np.frombuffer(data, np.uint8), np.array([at]))
+    return max(1, int(found.offsets_taken()[0]))

@@ -314,6 +314,9 @@ class FlatFile:
 class QueueWriter:
     """Writes one queue of a topic.
 
+    An inner batch is written once for each of its messages, as the tiered store does,
+    which looks up an offset at a time; unless `repeats_batches` is false.
+
     Attributes:
         commit_log: Where its records are.
         consume_queue: Where they are found.
@@ -335,6 +338,7 @@ class QueueWriter:
         max_segment_bytes: int = MAX_SEGMENT_BYTES,
         max_consume_queue_bytes: int = MAX_CONSUME_QUEUE_BYTES,
         has_coda: bool = False,
+        repeats_batches: bool = True,
     ) -> None:
         folder = layout.folder(cluster, broker, topic, queue_id)
         self.commit_log = FlatFile(
@@ -353,6 +357,7 @@ class QueueWriter:
         self._topic = topic
         self._queue_id = queue_id
         self._has_coda = has_coda
+        self._repeats_batches = repeats_batches
         self._last_store_time_ms = 0
 
     def __repr__(self) -> str:
@@ -362,11 +367,11 @@ class QueueWriter:
         """Write messages and commit them; return the rows."""
         rows: list[Row] = []
         for message in messages:
-            place, size = self._append_record(message, self.next_offset)
-            made = message.rows(
-                self._topic, self._broker, self._queue_id, self.next_offset
-            )
-            for _ in made:
+            first = self.next_offset
+            made = message.rows(self._topic, self._broker, self._queue_id, first)
+            for index in range(len(made)):
+                if index == 0 or self._repeats_batches:
+                    place, size = self._append_record(message, first)
                 self._append_item(item(place, size, message.tag_code()))
                 self.places[self.next_offset] = place, size
                 self.next_offset += 1
@@ -382,7 +387,8 @@ class QueueWriter:
         """
         offset = self.next_offset
         for message in messages:
-            self._append_record(message, offset)
+            for _ in range(message.offsets if self._repeats_batches else 1):
+                self._append_record(message, offset)
             offset += message.offsets
         self.commit_log.commit()
 

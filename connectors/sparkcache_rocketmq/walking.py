@@ -9,17 +9,17 @@ in a row, looked at together. What else there may be, one by one:
                     it has committed the consume queue writes such records again, and
                     every broker does an inner batch, once for each of its messages
     a jump          to a later offset: those between are lost. It is believed only if
-                    the next record goes on from there, or if the run ends with it,
-                    since nothing else protects a queue offset. So is the number of
-                    messages of an inner batch
+                    the next record goes on from there, since nothing else protects a
+                    queue offset; if the run ends with it, unless the next one is of
+                    the run too. So is the number of messages of an inner batch
     anything else   is damage. The next record is looked for by its magic number; it
                     says where it lies, so what a body may hold is not taken for one.
                     Its offset tells how many are lost
 
-Where a run ends depends only on the bytes from its beginning on, and on none behind
-its end that matter to its own entries. So what is lost of it is the same whether a load
-brings it alone or with others. An inner batch that ends in another run than it begins
-is of both, as it comes again for each message: as often in a run as that has of them.
+Where a run ends depends only on the bytes from its beginning on. So what is lost of it
+is the same whether a load brings it alone or with others. An inner batch that does not
+end in the run in which it begins is of both: each takes the next of the records that
+there are of it. If there is one alone, what the second would have of it is lost.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ import numpy as np
 from sparkcache_rocketmq.records import (
     CODA_BYTES,
     HEADER_BYTES,
+    INNER_BATCH,
     LEAST_BYTES,
     V1,
     V2,
@@ -50,7 +51,7 @@ END = "the end of the data"
 
 _HEADER = struct.Struct(">IIIiiqqI")
 _MAGIC_START = b"\xda\xa3\x20"
-_MAGIC_AT = 4
+_MAGIC_AT, _PLACE_AT, _FLAG_AT = 4, 28, 36
 _LEAST_STRIDE, _MOST_STRIDE = 16, 1 << 30
 
 
@@ -123,7 +124,7 @@ class Walk:
         due = self.entry + np.cumsum(taken) - taken
         is_due = ours & (first == due) & (first + taken - 1 <= self.last)
         is_followed = np.append(ours[1:] & (first[1:] == (first + taken)[:-1]), False)
-        is_due &= (taken == 1) | is_followed
+        is_due &= is_followed | ~records.has(INNER_BATCH)
         count = _leading(is_due)
         if count:
             self._keep(int(records.end[count - 1]))
@@ -174,13 +175,13 @@ class Walk:
         if behind <= self.entry:
             self.at = end
             return True
-        if first != self.entry or taken > 1:
-            is_believed = self._is_believed(
-                data, room, end, first, behind, is_all=is_all
-            )
-            if is_believed is None:
+        is_batch = _is_batch(data, self.at)
+        if first != self.entry or is_batch:
+            after = end + CODA_BYTES if is_coda(data, end) else end
+            needed = end - self.at if is_batch else HEADER_BYTES
+            if not is_all and len(data) < min(after + needed, room):
                 return False
-            if not is_believed:
+            if not self._is_believed(data, after, first, behind):
                 what = f"a record of entry {self.entry}", f"one of {first}"
                 self._note(
                     *what if taken == 1 else (what[0], f"{what[1]}-{behind - 1}")
@@ -193,55 +194,45 @@ class Walk:
             if first > self.last:
                 return True  # it is for the next run
         self._fault = None
-        again_bytes = self._copies(first, behind) * (end - self.at)
         self._keep(end)
-        self.at += again_bytes
         self.entry = behind
         return True
 
-    def _copies(self, first: int, behind: int) -> int:
-        """Return how often a batch that ends behind the run must come again in it."""
-        is_torn = first <= self.last < behind - 1
-        return self.last - max(first, self.entry) if is_torn else 0
-
     def _is_believed(
-        self,
-        data: bytearray,
-        room: int,
-        end: int,
-        first: int,
-        behind: int,
-        *,
-        is_all: bool,
-    ) -> bool | None:
+        self, data: bytearray, after: int, first: int, behind: int
+    ) -> bool:
         """Tell whether to believe a record that skips offsets, or takes many.
 
-        None if more data is needed to tell.
+        Of what comes behind the run nothing is known where that run is loaded alone.
         """
-        size = end - self.at
+        if self._is_again(data, after, behind - first):
+            return True
+        due = self._offset(data, after)
         if first <= self.last < behind:
-            for at in range(end, end + self._copies(first, behind) * size, size):
-                if at + size > len(data) and at + size <= room and not is_all:
-                    return None
-                if not self._is_again(data, at, size):
-                    return False
-            return True
-        after = end + CODA_BYTES if is_coda(data, end) else end
+            return due is None or not self.entry <= due <= self.last
         if after + HEADER_BYTES > len(data):
-            return first > self.last if is_all else None
-        header = _HEADER.unpack_from(data, after)
-        if self._is_header(header, after) and header[5] == behind:
-            return True
-        if behind - first == 1 or header[5] != first:
-            return False
-        if after + size > len(data) and after + size <= room and not is_all:
-            return None
-        return self._is_again(data, after, size)
+            return first > self.last
+        return due == behind
 
-    def _is_again(self, data: bytearray, at: int, size: int) -> bool:
-        """Tell whether the same record comes again, but for its place."""
-        one, other = data[self.at : self.at + size], data[at : at + size]
-        return one[:28] + one[36:] == other[:28] + other[36:]
+    def _is_again(self, data: bytearray, after: int, taken: int) -> bool:
+        """Tell whether an inner batch comes a second time, whatever its body."""
+        if not _is_batch(data, self.at) or self._offset(data, after) is None:
+            return False
+        one, other = (data[at : at + HEADER_BYTES] for at in (self.at, after))
+        if one[:_PLACE_AT] + one[_FLAG_AT:] != other[:_PLACE_AT] + other[_FLAG_AT:]:
+            return False
+        if after + int.from_bytes(other[:4], "big") > len(data):
+            return False
+        found = read(np.frombuffer(data, np.uint8), np.array([after]))
+        return int(found.offsets_taken()[0]) == taken
+
+    def _offset(self, data: bytearray, at: int) -> int | None:
+        """Return the queue offset that a header has, if there is one."""
+        if at + HEADER_BYTES > len(data):
+            return None
+        header = _HEADER.unpack_from(data, at)
+        offset: int = header[5]
+        return offset if self._is_header(header, at) else None
 
     def _damage(self, data: bytearray, room: int, expected: str, found: str) -> bool:
         """Look for the next record; tell whether there may be one."""
@@ -311,6 +302,12 @@ class Walk:
             f"one of entry {offset} of queue {queue_id} at place {place} of {size} "
             f"bytes, with magic {magic:#x}",
         )
+
+
+def _is_batch(data: bytearray, at: int) -> bool:
+    """Tell whether a record is an inner batch, by its system flag."""
+    flag = int.from_bytes(data[at + _FLAG_AT : at + HEADER_BYTES], "big")
+    return flag & INNER_BATCH == INNER_BATCH
 
 
 def _leading(flags: Bools) -> int:

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 from sparkcache.connector import StoredObject
 from sparkcache.errors import SourceError
 from sparkcache.model import ObjectId
+from sparkcache.storage.empty import EmptyRange
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from sparkcache.connector import ByteStream
     from sparkcache.storage.traffic import Traffic
 
 _SCHEME = "file://"
@@ -47,8 +49,10 @@ class LocalStorage:
         self._traffic.add(gets=1, received_bytes=len(data))
         return StoredObject(object_id, {}, data)
 
-    def open(self, object_id: ObjectId, offset: int, size_bytes: int) -> FileRange:
+    def open(self, object_id: ObjectId, offset: int, size_bytes: int) -> ByteStream:
         """Read a range of exactly this version of a file, if it has one."""
+        if size_bytes == 0:
+            return EmptyRange(offset)
         stream = FileRange(object_id, offset, offset + size_bytes, self._traffic)
         self._traffic.add(gets=1)
         return stream

@@ -19,6 +19,7 @@ from urllib3.exceptions import HTTPError
 from sparkcache.connector import StoredObject
 from sparkcache.errors import SourceError
 from sparkcache.model import ObjectId
+from sparkcache.storage.empty import EmptyRange
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from mypy_boto3_s3.type_defs import GetObjectOutputTypeDef
 
     from sparkcache.config import CacheConfig
+    from sparkcache.connector import ByteStream
     from sparkcache.storage.traffic import Traffic
 
 _MOST_CONNECTIONS = 32
@@ -93,8 +95,10 @@ class S3Storage:
         object_id = ObjectId(uri, len(data), response["ETag"].strip('"'))
         return StoredObject(object_id, response["Metadata"], data)
 
-    def open(self, object_id: ObjectId, offset: int, size_bytes: int) -> ObjectRange:
+    def open(self, object_id: ObjectId, offset: int, size_bytes: int) -> ByteStream:
         """Read a range of exactly this version of an object, if it has one."""
+        if size_bytes == 0:
+            return EmptyRange(offset)
         return ObjectRange(self, object_id, offset, offset + size_bytes)
 
     def request(self, object_id: ObjectId, offset: int, end: int) -> StreamingBody:

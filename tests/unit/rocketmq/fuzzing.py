@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import random
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -28,6 +29,8 @@ from .reference import CAP_BYTES, BadRecordError, read_record
 
 MOST_BYTES = 64 << 20
 """What reading a damaged log may take beside what is there already."""
+
+KINDS = 4
 
 _NUMBERS = [0, 1, 2, 3, 90, 91, 127, 128, 255, 256, 32767, 32768, 65535, 1 << 20]
 _NUMBERS += [(1 << 31) - 1, 1 << 31, (1 << 31) + 91, (1 << 32) - 1, (1 << 63) - 1]
@@ -47,10 +50,19 @@ class Case:
 
 @cache
 def original(kind: int) -> Log:
-    """Return a log with everything that records may be; of the first kind, plain."""
+    """Return a log with everything that records may be; of the first kind, plain.
+
+    Of the last kind, what takes several offsets is there once, otherwise once for each.
+    """
     random_ = random.Random(kind)
     messages = [_message(random_, kind) for _ in range(60)]
-    return write(messages, topic="Topic", queue_id=7, first=1000)
+    return write(
+        messages,
+        topic="Topic",
+        queue_id=7,
+        first=1000,
+        repeats_batches=kind != KINDS - 1,
+    )
 
 
 def _message(random_: random.Random, kind: int) -> Message:
@@ -78,7 +90,7 @@ def _message(random_: random.Random, kind: int) -> Message:
 def damage(case: Case) -> Log:
     """Return a log that one or more things were done to."""
     random_ = random.Random(case.seed)
-    log = original(random_.randrange(4))
+    log = original(random_.randrange(KINDS))
     data = bytearray(log.data)
     for _ in range(random_.choice([1, 1, 1, 2, 3, 8])):
         _damage(random_, log, data)
@@ -172,26 +184,30 @@ def _judge(log: Log, found: Found, entries: int) -> None:
 
 
 def _is_changed(log: Log, offset: int) -> bool:
-    whole = original_of(log)
-    place, size = log.places[offset]
-    return log.data[place : place + size] != whole.data[place : place + size]
+    """Tell whether anything was done to one of the records that have an offset."""
+    whole = original_of(log).data
+    return any(
+        log.data[place : place + size] != whole[place : place + size]
+        for place, size in _places(log, offset)
+    )
 
 
 def original_of(log: Log) -> Log:
     """Return what a log was before it was damaged."""
-    return next(
-        whole for kind in range(4) if (whole := original(kind)).rows is log.rows
-    )
+    return original(_kind(log))
+
+
+def _kind(log: Log) -> int:
+    return next(kind for kind in range(KINDS) if original(kind).rows is log.rows)
 
 
 def _allowed(log: Log, offset: int) -> list[Row]:
+    rows: list[Row] = []
     if not _is_changed(log, offset):
-        return [log.rows[offset - log.first]]
-    place, _ = log.places[offset]
-    try:
-        rows = read_record(log.data, place, log.topic, "broker-a", log.queue_id)
-    except BadRecordError:
-        return []
+        rows.append(log.rows[offset - log.first])
+    for place, _ in _places(log, offset):
+        with suppress(BadRecordError):
+            rows += read_record(log.data, place, log.topic, "broker-a", log.queue_id)
     return [row for row in rows if row["__queueOffset"] == offset]
 
 
@@ -203,22 +219,42 @@ def _may_be_lost(log: Log, offset: int, entries: int) -> bool:
     is_first = first == log.first or _is_changed(log, before)
     is_first |= _is_torn(log, before, entries)
     behind = last == log.last or _is_changed(log, last + 1)
-    return behind and (is_first or first < last)
+    return behind and (is_first or _is_batch(log, offset))
 
 
 def _record(log: Log, offset: int) -> tuple[int, int]:
-    """Return the first and the last offset of a record."""
-    place = log.places[offset]
-    of_record = [other for other in log.places if log.places[other] == place]
-    return of_record[0], of_record[-1]
+    """Return the first and the last offset of what was written as one message."""
+    return _records(_kind(log))[offset]
+
+
+@cache
+def _records(kind: int) -> dict[int, tuple[int, int]]:
+    log = original(kind)
+    found: dict[int, tuple[int, int]] = {}
+    for offset, (place, _) in log.places.items():
+        rows = read_record(log.data, place, log.topic, "broker-a", log.queue_id)
+        found[offset] = rows[0]["__queueOffset"], rows[-1]["__queueOffset"]
+    return found
+
+
+def _is_batch(log: Log, offset: int) -> bool:
+    place, _ = log.places[offset]
+    flag = int.from_bytes(original_of(log).data[place + 36 :][:4], "big")
+    return flag & 0xC0 == 0xC0
+
+
+def _places(log: Log, offset: int) -> set[tuple[int, int]]:
+    first, last = _record(log, offset)
+    return {log.places[other] for other in range(first, last + 1)}
 
 
 def _is_torn(log: Log, offset: int, entries: int) -> bool:
-    """Tell whether it is of an inner batch that is not all in one run."""
+    """Tell whether it is of an inner batch that is there once, for several runs."""
     if offset < log.first:
         return False
     first, last = _record(log, offset)
-    return (first - log.first) // entries != (last - log.first) // entries
+    is_once = first < last and log.places[first] == log.places[last]
+    return is_once and (first - log.first) // entries != (last - log.first) // entries
 
 
 def campaign(seconds: float, seed: int = 0) -> tuple[int, list[str]]:

@@ -141,9 +141,16 @@ def write(
     topic: str = "TopicA",
     queue_id: int = 0,
     first: int = 0,
+    repeats_batches: bool = True,
 ) -> Log:
     objects: dict[str, bytes] = {}
-    writer = QueueWriter(objects, topic=topic, queue_id=queue_id, first_offset=first)
+    writer = QueueWriter(
+        objects,
+        topic=topic,
+        queue_id=queue_id,
+        first_offset=first,
+        repeats_batches=repeats_batches,
+    )
     rows = writer.append(messages)
     (data,) = (data for name, data in objects.items() if "COMMIT_LOG" in name)
     return Log(data, rows, writer.places, topic, queue_id, first)

@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from sparkcache.connector import Selection
 from sparkcache.testing import MemoryStorage
+from sparkcache_rocketmq import RocketMQConnector
 from sparkcache_rocketmq.discovery import Catalog
 from sparkcache_rocketmq.extents import EXTENT_BYTES, runs
-from sparkcache_rocketmq.testing import Message, QueueWriter
+from sparkcache_rocketmq.testing import Message, QueueWriter, Row
 
 if TYPE_CHECKING:
     import re
     from collections.abc import Iterable, Iterator, Mapping
 
-    from sparkcache.connector import Snapshot
-    from sparkcache.model import Extent, Ledger, RunKey
+    from sparkcache.connector import RawRun, Snapshot, Storage
+    from sparkcache.model import Extent, Ledger, Loss, RunKey
 
 TOPIC = "DefaultCluster/broker-a/TopicA/0"
 FOLDER = "212d6b50_DefaultCluster/broker-a/TopicA/0"
@@ -47,6 +48,18 @@ class Store:
 
     def snapshot(self, extent_bytes: int = EXTENT_BYTES, **options: str) -> Snapshot:
         return self.catalog(extent_bytes, **options).snapshot(TOPIC)
+
+    def read_each(
+        self, extent_bytes: int, run_bytes: int
+    ) -> tuple[list[Row], list[Loss]]:
+        """Return what `read_each` does of the first queue, and what it never had."""
+        snapshot = self.snapshot(extent_bytes)
+        rows, losses = read_each(self.storage(), snapshot, run_bytes)
+        return rows, [*snapshot.losses, *losses]
+
+    def remove(self, part: str) -> None:
+        for name in self.named(part):
+            del self.objects[name]
 
     def select(self, *names: str, pattern: re.Pattern[str] | None = None) -> list[str]:
         return list(self.catalog().select(Selection(names, pattern)))
@@ -89,6 +102,38 @@ def keys(snapshot: Snapshot, run_bytes: int) -> Iterator[RunKey]:
     for ledger, extent in extents(snapshot):
         for run in runs(extent, run_bytes):
             yield RunKey(ledger, run)
+
+
+def read_each(
+    storage: Storage, snapshot: Snapshot, run_bytes: int
+) -> tuple[list[Row], list[Loss]]:
+    """Read each run for itself, from where it begins to where the next one does.
+
+    What an extent's runs become when they are read together has to be the same.
+    """
+    connector = RocketMQConnector()
+    rows: list[Row] = []
+    losses: list[Loss] = []
+    for ledger, extent in extents(snapshot):
+        end = extent.offset + extent.size_bytes
+        together = runs(extent, run_bytes)
+        stream = storage.open(ledger.object, extent.offset, extent.size_bytes)
+        raws = list(connector.split(ledger, extent, together, stream))
+        ends = [*(raw.offset for raw in raws[1:]), end]
+        for raw, stop in zip(raws, ends, strict=True):
+            stream = storage.open(ledger.object, raw.offset, stop - raw.offset)
+            (alone,) = connector.split(ledger, extent, [raw.run], stream)
+            assert (alone.offset, alone.data) == (raw.offset, raw.data)
+            assert lost(alone) == lost(raw)
+            found = connector.decode(ledger, alone, 1 << 20)
+            losses += found.losses
+            for batch in found.batches:
+                rows += batch.to_pylist(maps_as_pydicts="strict")
+    return rows, losses
+
+
+def lost(raw: RawRun) -> list[tuple[int, int]]:
+    return [(loss.first, loss.last) for loss in raw.losses]
 
 
 def check_places(

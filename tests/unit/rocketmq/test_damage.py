@@ -309,3 +309,27 @@ def test_every_third_record_damaged() -> None:
     found = log.read(256)
     assert found.lost == list(range(1, 1_000, 3))
     assert len(found.rows) == 1_000 - len(found.lost)
+
+
+def test_a_batch_does_not_end_the_run_if_the_next_record_is_of_it() -> None:
+    """Its own offset is due, what it says to hold is not there; the run ends at 7."""
+    inner = (Message(b"one"), Message(b"two"))
+    messages = [Message(), Message(inner=inner), Message(b"three"), *[Message()] * 9]
+    log = write(messages, first=4, repeats_batches=False)
+    place, _ = log.places[5]
+    log.data = overwritten(log, place + 20, (6).to_bytes(8, "big")).data
+    for found in (log.read(4), log.read_each(4)):
+        assert found.lost == [5, 6]
+        assert found.rows == [log.rows[0], *log.rows[3:]]
+
+
+@pytest.mark.parametrize("entry", [4, 5, 6])
+def test_a_jump_does_not_end_the_run_if_the_next_record_is_of_it(
+    entry: int,
+) -> None:
+    log = write([Message(b"%d" % n) for n in range(12)], first=4)
+    place, _ = log.places[entry]
+    log.data = overwritten(log, place + 20, (7).to_bytes(8, "big")).data
+    for found in (log.read(4), log.read_each(4)):
+        assert found.lost == [entry]
+        assert found.rows == [row for row in log.rows if row["__queueOffset"] != entry]

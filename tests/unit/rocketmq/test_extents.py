@@ -109,7 +109,7 @@ def test_an_extent_has_the_bytes_of_its_records() -> None:
 
 def test_an_inner_batch_may_lie_in_two_extents() -> None:
     store = Store()
-    writer = store.writer()
+    writer = store.writer(repeats_batches=False)
     inner = tuple(Message(bytes(100)) for _ in range(5))
     writer.append([Message(bytes(100))] * 6 + [Message(inner=inner)] + [Message()] * 8)
     snapshot = store.snapshot(900)

@@ -20,10 +20,11 @@ import pytest
 from sparkcache.connector import Selection
 from sparkcache.testing import MemoryStorage, read_topic
 from sparkcache_rocketmq import RocketMQConnector, metadata
+from sparkcache_rocketmq.discovery import Catalog
 from sparkcache_rocketmq.names import COMMIT_LOG, CONSUME_QUEUE, Key, Queue
 from sparkcache_rocketmq.records import CODA_BYTES, chain, is_coda
 
-from .stores import base
+from .stores import base, read_each
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -146,6 +147,18 @@ def test_each_message_of_an_inner_batch_is_read_once(run_bytes: int) -> None:
     rows, losses = read_topic(CONNECTOR, stored(objects()), topic, run_bytes=run_bytes)
     assert not losses
     assert len(list(records(queue(INNER)))) == len(rows)
+    require_as_read(rows, messages(INNER))
+
+
+@pytest.mark.parametrize("run_bytes", [1, 700, 1000, 1500, 3000])
+@pytest.mark.parametrize("extent_bytes", [1, 1000, 2000, 1 << 20])
+def test_each_run_of_inner_batches_can_be_read_alone(
+    run_bytes: int, extent_bytes: int
+) -> None:
+    storage = stored(objects())
+    snapshot = Catalog(storage, {}, "", extent_bytes).snapshot(str(queue(INNER)))
+    rows, losses = read_each(storage, snapshot, run_bytes)
+    assert not losses
     require_as_read(rows, messages(INNER))
 
 

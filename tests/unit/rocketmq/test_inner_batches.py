@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from sparkcache_rocketmq.testing import Codec, Message
 
-from .logs import Log, write
+from .logs import write
+from .stores import Store
 
 INNER = (
     Message(b"one", tags="A", keys="k", flag=1),
@@ -28,7 +31,8 @@ def test_they_come_with_their_own_bodies_flags_and_properties(codec: Codec) -> N
 
 @pytest.mark.parametrize("number", ["2", "4", "0", "", "x", "99999999", "-3"])
 def test_a_number_that_is_wrong_costs_the_batch_alone(number: str) -> None:
-    log = write([Message(b"before"), Message(inner=INNER), *[Message(b"behind")] * 9])
+    messages = [Message(b"before"), Message(inner=INNER), *[Message(b"behind")] * 9]
+    log = write(messages, repeats_batches=False)
     stored = f"INNER_NUM\1{number}\2".encode()
     old = b"INNER_NUM\0013\2"
     log.data = log.data.replace(old, stored.ljust(len(old), b"\2")[: len(old)])
@@ -37,41 +41,80 @@ def test_a_number_that_is_wrong_costs_the_batch_alone(number: str) -> None:
     assert found.rows == log.rows[:1] + log.rows[4:]
 
 
-def as_tiered(log: Log) -> Log:
-    """Write a record once for each offset it takes, as brokers do."""
-    data, places = b"", {}
-    for offset, (place, size) in log.places.items():
-        at = len(data)
-        data += log.data[place : place + 28] + at.to_bytes(8, "big")
-        data += log.data[place + 36 : place + size]
-        places[offset] = at, size
-    return Log(data, log.rows, places)
-
-
-@pytest.mark.parametrize("entries", range(1, 11))
-@pytest.mark.parametrize("before", range(4))
-def test_a_batch_that_is_tiered_for_each_message_may_lie_in_any_runs(
-    entries: int, before: int
+@pytest.mark.parametrize("number", ["1", "2", "4", "9", "0", "x"])
+@pytest.mark.parametrize("copy", [0, 1])
+def test_a_number_that_is_wrong_in_one_place_costs_nothing(
+    number: str, copy: int
 ) -> None:
-    batch = Message(inner=INNER)
-    log = write([Message(b"before")] * before + [batch, batch, Message(b"behind")])
-    tiered = as_tiered(log)
-    for found in (tiered.read(entries), tiered.read_each(entries)):
-        assert not found.losses
+    log = write([Message(b"before"), Message(inner=INNER), *[Message(b"behind")] * 9])
+    place, size = log.places[1 + copy]
+    record = log.data[place : place + size]
+    damaged = record.replace(b"INNER_NUM3", f"INNER_NUM{number}".encode())
+    log.data = log.data.replace(record, damaged)
+    for found in (log.read(), log.read_each(len(log.rows))):
         assert found.rows == log.rows
+        assert not found.losses
 
 
-@pytest.mark.parametrize("most", [1, 50, 1000])
-def test_a_batch_is_waited_for(most: int) -> None:
-    tiered = as_tiered(write([Message(inner=INNER), Message(inner=INNER)]))
-    assert tiered.read(4, most).rows == tiered.rows
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.integers(0, 6), min_size=1, max_size=12),
+    st.integers(0, 40),
+    st.integers(1, 9),
+    st.sampled_from([37, 1 << 20]),
+)
+def test_wherever_runs_end_each_message_comes_once(
+    sizes: list[int], first: int, entries: int, most: int
+) -> None:
+    """A batch is there once for each of its messages, as brokers tier it."""
+    log = write(map(batch, sizes), first=first)
+    for found in (log.read(entries, most), log.read_each(entries)):
+        assert found.rows == log.rows
+        assert not found.losses
 
 
-def test_of_a_batch_that_is_there_once_another_run_has_nothing() -> None:
-    log = write([Message(b"before"), Message(inner=INNER), Message(b"behind")])
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.integers(0, 6), min_size=1, max_size=12),
+    st.integers(0, 40),
+    st.integers(300, 2000),
+    st.integers(1, 2000),
+    st.sampled_from([1 << 30, 900]),
+)
+def test_wherever_extents_and_segments_end_each_message_comes_once(
+    sizes: list[int],
+    first: int,
+    extent_bytes: int,
+    run_bytes: int,
+    max_segment_bytes: int,
+) -> None:
+    store = Store()
+    writer = store.writer(first_offset=first, max_segment_bytes=max_segment_bytes)
+    rows = writer.append(map(batch, sizes))
+    assert store.read_each(extent_bytes, run_bytes) == (rows, [])
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_where_there_is_no_consume_queue_the_last_batch_is_read_too(size: int) -> None:
+    store = Store()
+    rows = store.writer().append(map(batch, [3, 0, size]))
+    store.remove("CONSUME_QUEUE")
+    assert store.read_each(1 << 20, 1) == (rows, [])
+
+
+def batch(size: int) -> Message:
+    inner = tuple(Message(b"%d" % n, flag=n) for n in range(size))
+    return Message(b"alone", inner=inner)
+
+
+def test_of_a_batch_that_is_there_once_the_run_it_begins_in_has_its_part() -> None:
+    messages = [Message(b"before"), Message(inner=INNER), Message(b"behind")]
+    log = write(messages, repeats_batches=False)
     for found in (log.read(2), log.read_each(2)):
-        assert sorted(found.lost) == [2, 3]
-        assert found.rows == [*log.rows[:2], log.rows[4]]
+        assert found.lost == [2, 3]
+        assert found.rows == [log.rows[0], log.rows[1], log.rows[4]]
+    (loss,) = log.read(2).losses
+    assert (loss.expected, loss.found) == ("entry 2", "entry 4")
 
 
 def test_what_is_behind_the_last_message_is_damage() -> None:

@@ -135,6 +135,31 @@ def test_reads_nothing_of_no_bytes(place: Place) -> None:
     stream.close()
 
 
+@pytest.mark.parametrize("offset", [0, 100, len(DATA)])
+def test_a_range_of_no_bytes_has_none_and_costs_no_request(
+    place: Place, offset: int
+) -> None:
+    place.put("name", DATA)
+    planned = place.find("name")
+    place.remove("name")
+    stream = place.storage.open(planned, offset, 0)
+    assert stream.position == offset
+    assert stream.read(10) == b""
+    assert stream.position == offset
+    stream.close()
+    assert stream.read(10) == b""
+
+
+@pytest.mark.parametrize("kind", ["local", "s3"])
+def test_a_range_of_no_bytes_is_not_counted(
+    kind: str, request: pytest.FixtureRequest
+) -> None:
+    place: LocalPlace | S3Place = request.getfixturevalue(kind)
+    place.put("name", DATA)
+    place.storage.open(place.find("name"), 0, 0).close()
+    assert place.traffic == Traffic()
+
+
 def test_a_range_can_be_given_up(place: Place) -> None:
     place.put("name", DATA)
     stream = place.storage.open(place.find("name"), 0, len(DATA))
