@@ -185,7 +185,9 @@ class CacheConfig:
         True, "Let go of a run at once when its last planned reader has read it."
     )
     read_ahead_bytes: int = _bytes(
-        32 << 20, "Decoded bytes that may be loaded ahead of each reader."
+        32 << 20,
+        "Decoded bytes that are loaded ahead of each reader at most: at once if it is "
+        "planned, otherwise as it has read as much. 0: none.",
     )
     trace: str | None = _text(
         "Directory in which each node records what it is asked for, for "
