@@ -170,7 +170,7 @@ class Service:
         else:
             self._count["waits" if key in self.loads else "misses"] += 1
             self.loads.wait(task, place)
-        self._ahead.proceed(task, self.config)
+            self._ahead.proceed(task, self.config)
         self.loads.proceed()
 
     def finish(self, task: Task, message: Finish) -> None:
