@@ -14,8 +14,9 @@ what exists, not for what was noticed afterwards. The answer:
 Small loads that are queued are prepared by a loader that is still busy with another:
 it asks the storage for them, so that they begin without waiting for its answer.
 
-A load that nobody waits for yet gives way to a queued one that somebody waits for;
-otherwise all loaders could wait for readers who wait for a loader.
+A load that is far enough ahead gives way to a queued one that somebody waits for;
+otherwise all loaders could wait for readers who wait for a loader. A small one rather
+goes on to its end, since what was sent of it would be sent again.
 
 A load that fails, or whose loader dies, is made once more for those who still wait.
 The second time, its error is theirs.
@@ -325,17 +326,20 @@ class Loads:
             if not self._room.is_wanted(flight.span()):
                 self._cancel(peer, flight)
                 return
-            if self._must_give_way(peer):
-                self._give_way(peer, flight, run)
-                return
             if is_wanted and not self._room.is_near(key, span, run.size_bytes):
-                return
+                if not self._must_give_way(peer):
+                    return
+                if not flight.is_small:
+                    self._give_way(peer, flight, run)
+                    return
         # What is only on the way to what is wanted may cost nobody anything.
         reserve = self._room.reserve if is_wanted else self._room.reserve_spare
         if reserve(key, run.size_bytes):
             self._grant(peer, flight, run, Grant())
         elif flight.is_awaited() or not is_wanted:
             self._deny(peer, flight, run)
+        elif self._must_give_way(peer):
+            self._cancel(peer, flight)
 
     def _must_give_way(self, peer: Peer) -> bool:
         awaited = [flight.loader for flight in self._queue if flight.is_awaited()]

@@ -1,6 +1,6 @@
 """A Service with readers and loaders around it that are driven step by step.
 
-The topic has extents of runs of one entry, each of 10 stored bytes and one page.
+The topic has extents of runs of one entry, each of 1 MiB stored and one page decoded.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from sparkcache.node.service import Service
 from sparkcache.node.task import Task
 
 SIZE = 4096
-STORED = 10
+STORED = 1 << 20
 RUNS = 100
 ROOT = "memory://bucket"
 TOPIC = "persistent://shop/eu/orders"
