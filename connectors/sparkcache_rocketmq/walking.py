@@ -204,6 +204,8 @@ class Walk:
 
         Of what comes behind the run nothing is known where that run is loaded alone.
         """
+        if first < self.entry and (self.pieces or self.holes):
+            return False  # it has what the run has already
         if self._is_again(data, after, behind - first):
             return True
         due = self._offset(data, after)

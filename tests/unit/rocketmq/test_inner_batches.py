@@ -94,6 +94,15 @@ def test_wherever_extents_and_segments_end_each_message_comes_once(
     assert store.read_each(extent_bytes, run_bytes) == (rows, [])
 
 
+def test_a_record_that_seems_to_be_none_of_the_batch_is_not_there_twice() -> None:
+    log = write([Message(b"before"), Message(inner=INNER), *[Message(b"behind")] * 9])
+    at = log.places[1][0] + 36
+    log.data = log.data[:at] + bytes(4) + log.data[at + 4 :]
+    for found in (log.read(), log.read_each(2), log.read(3)):
+        offsets = [row["__queueOffset"] for row in found.rows]
+        assert sorted([*found.lost, *offsets]) == list(range(len(log.rows)))
+
+
 @settings(max_examples=30, deadline=None)
 @given(
     st.lists(st.integers(0, 6), min_size=6, max_size=12),
