@@ -191,6 +191,8 @@ def _unfolded(body: memoryview, count: int) -> Iterator[tuple[int, Part, Part]]:
     expected = f"an inner batch of {count} messages"
     at, found = 0, 0
     while at < len(body):
+        if found == count:
+            raise BodyError(expected, "more")
         if at + _INNER.size + _LENGTH.size > len(body):
             raise BodyError(expected, "the end of the body")
         size, _, _, flag, length = _INNER.unpack_from(body, at)

@@ -120,19 +120,18 @@ class Walk:
         records = read(np.frombuffer(data, np.uint8), np.array(starts, np.int64))
         taken = records.offsets_taken()
         ours = self._are_ours(records) & (taken > 0)
-        first = records.queue_offset
-        due = self.entry + np.cumsum(taken) - taken
-        is_due = ours & (first == due) & (first + taken - 1 <= self.last)
-        is_followed = np.append(ours[1:] & (first[1:] == (first + taken)[:-1]), False)
-        is_due &= is_followed | ~records.has(INNER_BATCH)
-        count = _leading(is_due)
+        first, behind = records.queue_offset, records.queue_offset + taken
+        reached = np.maximum.accumulate(np.append(self.entry, behind))
+        due = reached[:-1]
+        is_due = (first == due) & (behind - 1 <= self.last)
+        is_batch = records.has(INNER_BATCH)
+        if is_batch.any():
+            is_due &= _are_followed(records, ours, taken) | ~is_batch
+        is_repeat = (first < due) & (behind <= due)
+        count = _leading(ours & (due <= self.last) & (is_due | is_repeat))
         if count:
-            self._keep(int(records.end[count - 1]))
-            self.entry += int(taken[:count].sum())
-        else:
-            count = _leading(ours & (first + taken <= self.entry))
-            if count:
-                self.at = int(records.end[count - 1])
+            self._keep_some(records, np.flatnonzero(is_due[:count]))
+            self.at, self.entry = int(records.end[count - 1]), int(reached[count])
         wide = min(4 * self._stride, _MOST_STRIDE)
         self._stride = wide if count == len(starts) else _LEAST_STRIDE
         return count > 0
@@ -205,6 +204,8 @@ class Walk:
 
         Of what comes behind the run nothing is known where that run is loaded alone.
         """
+        if first < self.entry and (self.pieces or self.holes):
+            return False  # it has what the run has already
         if self._is_again(data, after, behind - first):
             return True
         due = self._offset(data, after)
@@ -274,6 +275,15 @@ class Walk:
         ours[ours] = (records.buffer[places] == topic).all(axis=1)
         return ours
 
+    def _keep_some(self, records: Records, lanes: Ints) -> None:
+        """Pass to the last of these records, which belong to the run."""
+        start, end = records.start[lanes], records.end[lanes]
+        apart = np.flatnonzero(start[1:] != end[:-1])
+        begins = start[np.append(0, apart + 1)[: len(lanes)]]
+        ends = end[np.append(apart, len(lanes) - 1)[: len(lanes)]]
+        for self.at, stop in zip(begins.tolist(), ends.tolist(), strict=True):
+            self._keep(stop)
+
     def _keep(self, end: int) -> None:
         """Pass over records that belong to the run."""
         start, self.at = self.at, end
@@ -302,6 +312,17 @@ class Walk:
             f"one of entry {offset} of queue {queue_id} at place {place} of {size} "
             f"bytes, with magic {magic:#x}",
         )
+
+
+def _are_followed(records: Records, ours: Bools, taken: Ints) -> Bools:
+    """Tell which go before the record of the next offset, or before themselves."""
+    first, behind = records.queue_offset, records.queue_offset + taken
+    is_same = first[1:] == first[:-1]
+    is_same &= taken[1:] == taken[:-1]
+    for at in (0, 4, 8, 16, _FLAG_AT):
+        value = records.int32(records.start + at)
+        is_same &= value[1:] == value[:-1]
+    return np.append(ours[1:] & (is_same | (first[1:] == behind[:-1])), False)
 
 
 def _is_batch(data: bytearray, at: int) -> bool:

@@ -202,9 +202,7 @@ def _kind(log: Log) -> int:
 
 
 def _allowed(log: Log, offset: int) -> list[Row]:
-    rows: list[Row] = []
-    if not _is_changed(log, offset):
-        rows.append(log.rows[offset - log.first])
+    rows = [log.rows[offset - log.first]]
     for place, _ in _places(log, offset):
         with suppress(BadRecordError):
             rows += read_record(log.data, place, log.topic, "broker-a", log.queue_id)

@@ -94,6 +94,32 @@ def test_wherever_extents_and_segments_end_each_message_comes_once(
     assert store.read_each(extent_bytes, run_bytes) == (rows, [])
 
 
+def test_a_record_that_seems_to_be_none_of_the_batch_is_not_there_twice() -> None:
+    log = write([Message(b"before"), Message(inner=INNER), *[Message(b"behind")] * 9])
+    at = log.places[1][0] + 36
+    log.data = log.data[:at] + bytes(4) + log.data[at + 4 :]
+    for found in (log.read(), log.read_each(2), log.read(3)):
+        offsets = [row["__queueOffset"] for row in found.rows]
+        assert sorted([*found.lost, *offsets]) == list(range(len(log.rows)))
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(st.integers(0, 6), min_size=6, max_size=12),
+    st.sampled_from([1, 300, 1 << 20]),
+)
+def test_a_batch_may_have_expired_in_part(sizes: list[int], run_bytes: int) -> None:
+    """What is left of its records has the messages that are indexed there."""
+    store = Store()
+    writer = store.writer(first_offset=5, max_segment_bytes=400)
+    rows = writer.append(map(batch, sizes))
+    expired, follows = store.named("COMMIT_LOG")[:2]
+    del store.objects[expired]
+    first = int(follows[-20:])
+    left = [offset for offset, (place, _) in writer.places.items() if place >= first]
+    assert store.read_each(1000, run_bytes) == (rows[left[0] - 5 :], [])
+
+
 @pytest.mark.parametrize("size", [1, 2, 5])
 def test_where_there_is_no_consume_queue_the_last_batch_is_read_too(size: int) -> None:
     store = Store()
@@ -115,6 +141,15 @@ def test_of_a_batch_that_is_there_once_the_run_it_begins_in_has_its_part() -> No
         assert found.rows == [log.rows[0], log.rows[1], log.rows[4]]
     (loss,) = log.read(2).losses
     assert (loss.expected, loss.found) == ("entry 2", "entry 4")
+
+
+def test_of_a_batch_no_more_is_unfolded_than_it_says_to_have() -> None:
+    number = (("INNER_NUM", "1"),)
+    body = (22).to_bytes(4, "big") + bytes(18)
+    batch = Message(body * 50_000, sys_flag=0xC0, codec=Codec.ZSTD, properties=number)
+    found = write([batch, Message(b"behind")]).read()
+    assert found.lost == [0]
+    assert found.losses[0].found == "more"
 
 
 def test_what_is_behind_the_last_message_is_damage() -> None:
