@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import random
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-import boto3
 import pytest
 from conftest import TOPIC
 
@@ -26,7 +23,6 @@ pytestmark = pytest.mark.spark
 BUCKET = "offload"
 LEDGERS = 12
 ENTRIES = 16  # of 128 KiB in each ledger
-READERS = 10
 
 
 @pytest.fixture
@@ -59,16 +55,6 @@ def sent(server: S3Server) -> dict[str, tuple[int, int]]:
     }
 
 
-def data_objects() -> dict[str, int]:
-    """Sizes of the data objects."""
-    listed = boto3.client("s3").list_objects_v2(Bucket=BUCKET)["Contents"]
-    return {
-        f"{BUCKET}/{found['Key']}": found["Size"]
-        for found in listed
-        if not found["Key"].endswith("-index")
-    }
-
-
 def metrics(spark: SparkSession) -> Metrics:
     return sum(node_metrics(spark).values(), Metrics())
 
@@ -86,26 +72,6 @@ def test_a_scan_stalls_once_for_each_core_and_wastes_nothing(
     assert spent.misses <= 2 * 2  # tasks that begin at the same time begin with nothing
     assert spent.wasted == 0
     assert {gets for gets, _ in sent(server).values()} == {1}
-
-
-def test_readers_of_overlapping_ranges_fetch_every_byte_once(
-    spark: SparkSession, server: S3Server
-) -> None:
-    sizes = data_objects()
-    server.forget()
-    pick = random.Random(5)
-
-    def read(_: int) -> int:
-        first, last = sorted(pick.sample(range(1, LEDGERS + 1), 2))
-        ends = f"{first}:{pick.randrange(ENTRIES)}", f"{last}:{pick.randrange(ENTRIES)}"
-        rows = load(spark, server, startingOffsets=ends[0], endingOffsets=ends[1])
-        return rows.count()
-
-    with ThreadPoolExecutor(READERS) as readers:
-        assert all(readers.map(read, range(READERS)))
-    for key, (gets, size) in sent(server).items():
-        assert size <= sizes[key], f"{gets} GETs"
-    assert metrics(spark).failures == 0
 
 
 def test_queries_for_a_few_rows_load_no_more_than_a_few_runs(

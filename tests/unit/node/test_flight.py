@@ -73,5 +73,7 @@ def test_offsets_of_the_extents_used_last_are_known() -> None:
             offsets.check()
     assert offsets.of(ledger(0), extent) == {}
     assert (
-        offsets.of(ledger(1), extent) == offsets.of(ledger(2), extent) == {0: 0, 1: STORED}
+        offsets.of(ledger(1), extent)
+        == offsets.of(ledger(2), extent)
+        == {0: 0, 1: STORED}
     )

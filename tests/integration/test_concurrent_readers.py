@@ -1,0 +1,120 @@
+"""Readers that come together, as the server of S3 sees them."""
+
+from __future__ import annotations
+
+import math
+import random
+import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from itertools import chain
+from typing import TYPE_CHECKING
+
+import leaks
+import pytest
+from executor import TOPIC, Executor, digest, until
+
+from sparkcache import connector as connectors
+from sparkcache.config import CacheConfig
+from sparkcache.consumers import Consumer, Reader
+from sparkcache.fetch import Scan, Stretch
+from sparkcache.model import ReadToken
+from sparkcache.node.client import read_scan
+from sparkcache.source.options import ScanOptions
+from sparkcache.storage import Traffic, open_storage
+from sparkcache.testing.s3_server import S3Server
+from sparkcache_pulsar.testing import synthetic_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+BUCKET = "offload"
+LEDGERS = 8
+READERS = 12
+
+
+@pytest.fixture
+def server() -> Iterator[S3Server]:
+    """A topic of 8 ledgers behind a server that answers after 5 ms."""
+    with S3Server() as server, server.as_environment():
+        server.create_bucket(BUCKET)
+        for stored in synthetic_topic(TOPIC, LEDGERS << 21, ledgers=LEDGERS):
+            server.put(BUCKET, stored.key, stored.data, stored.metadata)
+        server.behave(latency_s=0.005)
+        yield server
+
+
+@pytest.fixture
+def node(
+    server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Executor]:
+    """The directory of an executor whose node has two loaders."""
+    config = CacheConfig(
+        run_bytes=128 << 10, loaders=2, endpoint=server.endpoint, path_style=True
+    )
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
+    executor = Executor(tmp_path, tmp_path, config)
+    yield executor
+    shutil.rmtree(tmp_path)
+    until(lambda: not leaks.processes_with(executor.marker))
+
+
+def every_run(config: CacheConfig) -> list[Stretch]:
+    """Every run of the topic, each a stretch of its own."""
+    options = ScanOptions.parse({"path": f"s3://{BUCKET}", "topic": TOPIC})
+    connector = connectors.find("pulsar")
+    storage = open_storage(options.root, config, Traffic())
+    snapshot = connector.catalog(storage, options.given).snapshot(TOPIC)
+    return [
+        Stretch(found.ledger, extent, tuple(runs), index, index + 1)
+        for found in snapshot.ledgers
+        for extent in found.extents
+        for runs in [connector.runs(extent, config.run_bytes)]
+        for index in range(len(runs))
+    ]
+
+
+def joined(runs: list[Stretch]) -> tuple[Stretch, ...]:
+    """Make one stretch of what is consecutive in an extent."""
+    stretches: list[Stretch] = []
+    for run in runs:
+        if stretches and stretches[-1].ledger == run.ledger:
+            run = replace(run, start=stretches.pop().start)
+        stretches.append(run)
+    return tuple(stretches)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_readers_of_overlapping_ranges_fetch_every_byte_once(
+    server: S3Server, node: Executor, seed: int
+) -> None:
+    runs, pick = every_run(node.config), random.Random(seed)
+    ranges = [sorted(pick.sample(range(len(runs) + 1), 2)) for _ in range(READERS)]
+    all_have_begun = threading.Barrier(READERS)
+
+    def read(number: int, config: CacheConfig) -> str:
+        first, stop = ranges[number]
+        reading = read_scan(
+            Scan(f"s3://{BUCKET}", config, joined(runs[first:stop])),
+            reader=Reader(ReadToken(number, 0), "scan", Consumer(TOPIC), math.inf),
+            epoch=0,
+            settings=config,
+            plans=(),
+        )
+        begun = [next(reading)]
+        all_have_begun.wait()
+        return digest(chain(begun, reading))
+
+    def read_all(config: CacheConfig) -> list[str]:
+        with ThreadPoolExecutor(READERS) as readers:
+            return list(readers.map(read, range(READERS), [config] * READERS))
+
+    expected = read_all(replace(node.config, enabled=False))
+    server.forget()
+    assert read_all(node.config) == expected
+    sizes = {run.ledger.object.uri: run.ledger.object.size_bytes for run in runs}
+    for key, count in server.counts().items():
+        assert count.sent_bytes <= sizes[f"s3://{key}"], f"{count.gets} GETs of {key}"
+    assert node.metrics().received_bytes <= sum(sizes.values())
