@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
-import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +17,6 @@ from sparkcache.testing.s3_server import S3Server
 from sparkcache_rocketmq.testing import Layout, Message, QueueWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
@@ -279,45 +275,10 @@ def test_each_queue_is_planned_and_let_go_of(spark: SparkSession, store: Store) 
     assert after.held_bytes == before.held_bytes
 
 
-PROGRAM = """
-import sys
-from pyspark.sql import SparkSession
-import sparkcache
-
-spark = sparkcache.configure(
-    SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-).getOrCreate()
-
-def load(tags):
-    return (
-        spark.read.format("sparkcache").option("connector", "rocketmq")
-        .option("topic", "TopicA").option("tags", tags).option("runBytes", "4k")
-        .load("s3://store/tiered")
-    )
-
-a, b = load("TagA || TagB"), load("TagC")
-with sparkcache.plan(a, b):
-    print("ROWS", a.count(), b.count())
-spark.stop()
-"""
-
-
-def run(environment: Mapping[str, str]) -> list[int]:
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=180,
-        env=os.environ | {"PYSPARK_PYTHON": sys.executable} | environment,
-    )
-    lines = [line for line in done.stdout.splitlines() if line.startswith("ROWS ")]
-    assert lines, done.stderr
-    return list(map(int, lines[0].split()[1:]))
-
-
 @pytest.mark.parametrize("layout", Layout)
-def test_every_byte_of_s3_once(tmp_path: Path, layout: Layout) -> None:
+def test_every_byte_of_s3_once(
+    spark: SparkSession, tmp_path: Path, layout: Layout
+) -> None:
     store = Store(tmp_path)
     store.write(MESSAGES, layout)
     with S3Server() as server, server.as_environment():
@@ -325,7 +286,20 @@ def test_every_byte_of_s3_once(tmp_path: Path, layout: Layout) -> None:
         for name, data in store.objects.items():
             server.put("store", f"tiered/{name}", data)
         server.forget()
-        counts = run(server.environment())
+        reader = spark.read.format("sparkcache").options(
+            connector="rocketmq",
+            topic="TopicA",
+            runBytes="4k",
+            endpoint=server.endpoint,
+            region="us-east-1",
+            pathStyle="true",
+        )
+        frames = [
+            reader.option("tags", tags).load("s3://store/tiered")
+            for tags in ("TagA || TagB", "TagC")
+        ]
+        with sparkcache.plan(*frames):
+            counts = [frame.count() for frame in frames]
         requests = [one for one in server.requests() if one.method == "GET"]
     assert counts == [4 * MESSAGES // 2, 4 * MESSAGES // 4]
     of_logs = [one for one in requests if "COMMIT_LOG" in one.key]
