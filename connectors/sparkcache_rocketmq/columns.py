@@ -72,7 +72,9 @@ def _hosts(records: Records, start: Ints, end: Ints, lane: Ints) -> pa.Array:
     stored = arrays.binary(records.buffer, Ranges(start, end - start, everywhere))
     encoded = stored.dictionary_encode()
     texts = pa.array(map(_host, encoded.dictionary.to_pylist()), pa.string())
-    return texts.take(encoded.indices).take(pa.array(lane))
+    if len(texts) == 1:
+        return arrays.constant(texts[0].as_py(), pa.string(), len(lane))
+    return texts.take(encoded.indices.take(pa.array(lane)))
 
 
 def _host(stored: bytes) -> str:
