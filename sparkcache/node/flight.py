@@ -88,8 +88,9 @@ class Flight:
 
     @property
     def is_small(self) -> bool:
-        """Whether its storage's latency counts for more than its bytes."""
-        return self.load.end - self.load.offset <= _SMALL_BYTES
+        """Whether few stored bytes of it are still to come, about."""
+        size, runs = self.load.end - self.load.offset, len(self.load.runs)
+        return size * (runs - self.next) <= _SMALL_BYTES * runs
 
     def is_awaited(self) -> bool:
         """Tell whether somebody waits for a run still to come."""

@@ -11,8 +11,9 @@ what exists, not for what was noticed afterwards. The answer:
     Cancel    nobody wants it, nor anything that follows
     later     it is far enough ahead of all its readers
 
-Small loads that are queued are prepared by a loader that is still busy with another:
-it asks the storage for them, so that they begin without waiting for its answer.
+Loads that are queued are prepared by a loader that is still busy with another, if they
+are small or it is nearly through: it asks the storage for them, so that they begin
+without waiting for its answer.
 
 A load that is far enough ahead gives way to a queued one that somebody waits for;
 otherwise all loaders could wait for readers who wait for a loader. A small one rather
@@ -297,14 +298,25 @@ class Loads:
         return prepared or [flight for flight in self._queue if flight.loader is None]
 
     def _prepare(self) -> None:
-        """Have busy loaders ask the storage for what they will load next."""
-        prepared = Counter(flight.loader for flight in self._queue)
+        """Have busy loaders ask the storage for what they will load next.
+
+        That is several small loads, or one that is not, towards the end of the present.
+        """
+        prepared: Counter[Peer | None] = Counter()
         for flight in self._queue:
-            if flight.loader is None and flight.is_small and self._busy:
-                peer = min(self._busy, key=lambda peer: prepared[peer])
-                if prepared[peer] >= _MOST_PREPARED:
-                    break
-                prepared[peer] += 1
+            prepared[flight.loader] += 1 if flight.is_small else _MOST_PREPARED
+        for flight in self._queue:
+            if flight.loader is not None:
+                continue
+            room = _MOST_PREPARED if flight.is_small else 1
+            peers = [
+                peer
+                for peer, present in self._busy.items()
+                if prepared[peer] < room and (flight.is_small or present.is_small)
+            ]
+            if peers:
+                peer = min(peers, key=lambda peer: prepared[peer])
+                prepared[peer] += 1 if flight.is_small else _MOST_PREPARED
                 flight.loader = peer
                 scan = flight.scan
                 peer.send(Prepare(flight.number, scan.root, scan.config, flight.load))

@@ -140,7 +140,8 @@ class ReadAhead:
         spent: dict[str, list[float]] = {name: [] for name in ways}
         for turn in range(ROUNDS + 1):
             for name, (ms, ahead) in ways.items():
-                self.set("readAheadBytes", ahead)
+                if self.set("readAheadBytes", ahead):
+                    self.scan(topic, 0)  # connections are made, or given up
                 seconds = self.scan(topic, ms)
                 if turn:
                     spent[name].append(seconds)
@@ -199,9 +200,11 @@ class ReadAhead:
         reader = self._spark.read.format("sparkcache").option("topic", topic.name)
         return reader.options(**options).load(f"s3://{BUCKET}")
 
-    def set(self, name: str, value: str) -> None:
-        """Change a setting of the node, from the next query on."""
+    def set(self, name: str, value: str) -> bool:
+        """Change a setting of the node, from the next query on; tell if it is one."""
+        changes = self._spark.conf.get(CONF + name, None) != value
         self._spark.conf.set(CONF + name, value)
+        return changes
 
     def sent(self) -> int:
         """Return how many bytes of data objects the server has sent."""

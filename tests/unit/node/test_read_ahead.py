@@ -62,6 +62,22 @@ def test_a_loader_prepares_small_loads_while_it_is_busy() -> None:
     assert world.service.metrics().loads == LEDGERS
 
 
+def test_a_loader_prepares_a_large_load_towards_the_end_of_another() -> None:
+    world = World()
+    loader = world.loader()
+    every = [stretch(number, 0, 20, runs=20) for number in range(3)]
+    world.reader(*every, plans=(plan("p", None),)).ask()
+    while len(world.decoded) < 13:
+        assert not world.prepared
+        loader.step()
+    loader.step()
+    loader.step()
+    assert [load.ledger.id for load in world.prepared] == [1]
+    world.settle()
+    assert [start.load.ledger.id for start in world.loads] == [0, 1, 2]
+    assert [load.ledger.id for load in world.prepared] == [1, 2]
+
+
 def test_what_was_prepared_is_forgotten_when_nobody_wants_it_any_more() -> None:
     world = World()
     loader = world.loader()
