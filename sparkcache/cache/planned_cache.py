@@ -142,8 +142,8 @@ class PlannedCache(Generic[V]):
             for key in self.runs.keys_of(topic):
                 if plan.reads(key):
                     expected = self._forecast.expected(key)
-                    self.runs.set_expected(key, expected, now_s)
-                    if not expected:
+                    is_held = self.runs.set_expected(key, expected, now_s)
+                    if is_held and not expected:
                         called_off.append(key)
             self.runs.readers_moved(topic)
         return called_off

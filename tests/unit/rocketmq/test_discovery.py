@@ -139,19 +139,20 @@ def test_a_tree_may_begin_at_the_broker() -> None:
 def test_all_pages_of_a_listing_are_read() -> None:
     store = Store()
     writer = store.writer(layout=Layout.CHUNKS)
-    for _ in range(501):
+    for _ in range(60):
         writer.append(messages(1))
-    assert len(store.objects) == 1002
+    assert len(store.objects) == 120
     with S3Server() as server, server.as_environment():
         server.create_bucket("store")
         for name, data in store.objects.items():
             server.put("store", name, data)
+        server.behave(page_keys=50)
         server.forget()
         traffic = Traffic()
         storage = open_storage("s3://store", CacheConfig(), traffic)
         snapshot = Catalog(storage, {}, "").snapshot(TOPIC)
-        assert server.counts()["store/"].gets == 2
-    assert offsets(snapshot) == list(range(501))
+        assert server.counts()["store/"].gets == 3
+    assert offsets(snapshot) == list(range(60))
     assert snapshot.losses == ()
 
 
