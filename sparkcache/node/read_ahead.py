@@ -140,7 +140,7 @@ class ReadAhead:
 
     def open(self, task: Task, message: Open, now_s: float) -> None:
         """A task has begun to read its partition."""
-        scan = self._scan(task, message)
+        scan = self._scan(message)
         scan.begin(task, message.reader.token.part, now_s)
         self._scan_of[task] = scan
         for part, stretch in message.following:
@@ -268,11 +268,13 @@ class ReadAhead:
             for task in scan.followers():
                 yield scan, task
 
-    def _scan(self, task: Task, message: Open) -> _Scan:
-        reader = message.reader
+    def _scan(self, message: Open) -> _Scan:
+        reader, plans = message.reader, message.plans
         scan_id = (reader.token.stage, reader.scan, reader.consumer.topic)
         if scan_id not in self._scans:
-            is_planned = task.reading is not None and task.reading.plan_ids
+            is_planned = any(
+                reader.consumer in plan.consumers for plan in message.plans
+            )
             begin_bytes = message.settings.read_ahead_bytes if is_planned else ONE_RUN
             self._scans[scan_id] = _Scan(Depth(begin_bytes))
         return self._scans[scan_id]

@@ -167,6 +167,14 @@ def test_a_planned_reader_is_read_ahead_of_as_far_as_may_be() -> None:
     assert world.held() == set(range(8))
 
 
+def test_a_reader_beside_those_that_are_planned_is_not_planned_itself() -> None:
+    world = World()
+    world.loader()
+    world.of(0, 50, plans=(plan("p", 10),)).ask()
+    world.settle()
+    assert world.held() == {0, 1, 2}
+
+
 def test_depth_is_what_was_read_so_far() -> None:
     depth = Depth()
     depths = [depth.bytes]
