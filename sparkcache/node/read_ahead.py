@@ -269,12 +269,11 @@ class ReadAhead:
                 yield scan, task
 
     def _scan(self, message: Open) -> _Scan:
-        reader, plans = message.reader, message.plans
+        reader = message.reader
         scan_id = (reader.token.stage, reader.scan, reader.consumer.topic)
         if scan_id not in self._scans:
-            is_planned = any(
-                reader.consumer in plan.consumers for plan in message.plans
-            )
+            planned = (it for plan in message.plans for it in plan.consumers)
+            is_planned = reader.consumer in planned
             begin_bytes = message.settings.read_ahead_bytes if is_planned else ONE_RUN
             self._scans[scan_id] = _Scan(Depth(begin_bytes))
         return self._scans[scan_id]

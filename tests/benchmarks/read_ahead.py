@@ -43,6 +43,8 @@ from sparkcache.testing.s3_server import S3Server
 from sparkcache_pulsar.testing import synthetic_topic
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import DataFrame
 
 BUCKET = "offload"
@@ -151,14 +153,18 @@ class ReadAhead:
         return {name: statistics.median(times) for name, times in spent.items()}
 
     def scan(self, topic: Topic, latency_ms: int) -> float:
-        """Read a topic, of which nothing is held before or after."""
-        rows = self.rows(topic)
+        """Read a topic, of which nothing is held before or after; return seconds."""
         self._server.behave(latency_s=latency_ms / 1000)
-        with sparkcache.plan(rows):
-            rows.write.format("noop").mode("overwrite").save()
-            spent = seconds_of_last_job(self._spark)
+        spent = self.read(topic, lambda: seconds_of_last_job(self._spark))
         self._server.behave()
         return spent
+
+    def read(self, topic: Topic, then: Callable[[], float]) -> float:
+        """Read a topic as planned; return what `then` says before the plan is over."""
+        rows = self.rows(topic)
+        with sparkcache.plan(rows):
+            rows.write.format("noop").mode("overwrite").save()
+            return then()
 
     def wasted(self, topic: Topic, topic_bytes: int) -> float:
         """Return which share of a topic the server sends in vain."""
@@ -172,7 +178,7 @@ class ReadAhead:
         self.set("ttlCreate", "1s")
         before = self.metrics()
         with ThreadPoolExecutor(1 + JUMPERS) as readers:
-            done = [readers.submit(self.scan, topic, 20)]
+            done = [readers.submit(self.read, topic, time.monotonic)]
             done += [readers.submit(self.jump, topic, seed) for seed in range(JUMPERS)]
             for reading in done:
                 reading.result()
