@@ -6,6 +6,7 @@ All are frozen, hashable and small; none does anything but arithmetic.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -114,6 +115,28 @@ class RunKey:
 
     def __str__(self) -> str:
         return f"{self.ledger.topic} {self.ledger.id}:{self.run.first}-{self.run.last}"
+
+
+class Segment(NamedTuple):
+    """A piece of memory for many runs, by a number that no other one ever has."""
+
+    number: int
+    size_bytes: int
+
+
+class Slot(NamedTuple):
+    """Memory for a run, from before it is written until its last reader lets go.
+
+    Attributes:
+        size_bytes: What it counts for.
+        segment: Where it lies; None if the run has memory of its own.
+        offset: Where in the segment it begins.
+
+    """
+
+    size_bytes: int
+    segment: Segment | None = None
+    offset: int = 0
 
 
 @dataclass(frozen=True, slots=True)

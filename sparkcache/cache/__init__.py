@@ -1,23 +1,36 @@
 """Which runs are held, how long, and which goes next. Pure: no I/O, no clock.
 
-Start with `run_cache`, then `planned_cache`, which joins it with what is planned. Every
-other module is a part of these.
+Start with `engine`, then `run_cache` and `ring_cache`, which are one each, and
+`planned_cache`, which joins either with what is planned. Every other module is a part of these.
 """
 
 from sparkcache.cache.cached_run import CachedRun, Place
 from sparkcache.cache.counters import Counters
+from sparkcache.cache.engine import Engine
 from sparkcache.cache.planned_cache import PlannedCache
+from sparkcache.cache.ring_cache import RingCache
 from sparkcache.cache.run_cache import RunCache
-from sparkcache.cache.settings import Policy, Settings, Ttl, resolve_ttl
+from sparkcache.cache.settings import (
+    Policy,
+    Ring,
+    Settings,
+    Ttl,
+    resolve_ring,
+    resolve_ttl,
+)
 
 __all__ = [
     "CachedRun",
     "Counters",
+    "Engine",
     "Place",
     "PlannedCache",
     "Policy",
+    "Ring",
+    "RingCache",
     "RunCache",
     "Settings",
     "Ttl",
+    "resolve_ring",
     "resolve_ttl",
 ]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
     from sparkcache.cache.deadline_queue import DeadlineQueue
-    from sparkcache.model import RunKey
+    from sparkcache.model import RunKey, Slot
 
 V = TypeVar("V")
 
@@ -28,7 +28,7 @@ class CachedRun(Generic[V]):
     Attributes:
         key: Which run.
         value: What the caller keeps for it, never looked into.
-        size_bytes: What it counts for.
+        slot: Its memory.
         expected_reads: Planned reads still to come.
         pins: How many readers map it.
         place: KEPT: look-ups find it. LENT: they do not, and its bytes count until
@@ -46,7 +46,7 @@ class CachedRun(Generic[V]):
 
     key: RunKey
     value: V
-    size_bytes: int
+    slot: Slot
     expected_reads: int = 0
     pins: int = 0
     place: Place = Place.GONE
@@ -58,6 +58,11 @@ class CachedRun(Generic[V]):
     since_s: float = 0.0
     inserted_s: float = 0.0
     deadlines: DeadlineQueue[V] | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        """What it counts for."""
+        return self.slot.size_bytes
 
     def __repr__(self) -> str:
         return (

@@ -84,12 +84,6 @@ class Holdings:
         self.kept.add(run.size_bytes)
         run.place = Place.KEPT
 
-    def lend(self, run: CachedRun[Any]) -> None:
-        """Turn a reservation into a run that lasts as long as its readers."""
-        self._take_reservation(run.size_bytes)
-        self.lent.add(run.size_bytes)
-        run.place = Place.LENT
-
     def drop(self, run: CachedRun[Any]) -> None:
         """Keep a run no more: it is lent while readers map it, or gone."""
         self.kept.take(run.size_bytes)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from sparkcache.cache.ring_cache import RingCache
 from sparkcache.cache.run_cache import RunCache
 from sparkcache.consumers import Forecast
 
@@ -21,9 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from sparkcache.cache.cached_run import CachedRun
+    from sparkcache.cache.engine import Engine
     from sparkcache.cache.settings import Settings
     from sparkcache.consumers import Located, Plan, Reader, Reading
-    from sparkcache.model import Position, RunKey
+    from sparkcache.model import Position, RunKey, Slot
 
 V = TypeVar("V")
 
@@ -40,7 +42,11 @@ class PlannedCache(Generic[V]):
 
     def __init__(self, settings: Settings) -> None:
         self._forecast = Forecast()
-        self.runs: RunCache[V] = RunCache(settings, self._forecast)
+        self.runs: Engine[V] = (
+            RunCache(settings, self._forecast)
+            if settings.ring is None
+            else RingCache(settings)
+        )
 
     def __repr__(self) -> str:
         return f"<{self.runs!r}, {self._forecast!r}>"
@@ -104,7 +110,7 @@ class PlannedCache(Generic[V]):
 
     def reserve(
         self, key: RunKey, size_bytes: int, now_s: float
-    ) -> tuple[bool, list[CachedRun[V]]]:
+    ) -> tuple[Slot | None, list[CachedRun[V]]]:
         """Make room for a run, if nothing that is read sooner has to go for it."""
         return self.runs.reserve(size_bytes, now_s, key)
 
@@ -113,15 +119,15 @@ class PlannedCache(Generic[V]):
         key: RunKey,
         value: V,
         *,
-        size_bytes: int,
+        slot: Slot,
         now_s: float,
         ahead: bool = False,
     ) -> CachedRun[V] | None:
-        """Keep a run in the place of a reservation: see `RunCache.insert`."""
+        """Keep a run in the room made for it: see `RunCache.insert`."""
         return self.runs.insert(
             key,
             value,
-            size_bytes=size_bytes,
+            slot=slot,
             expected_reads=self._forecast.expected(key),
             now_s=now_s,
             ahead=ahead,
@@ -138,12 +144,12 @@ class PlannedCache(Generic[V]):
     def _recount(self, plan: Plan, now_s: float) -> list[RunKey]:
         """Count the reads to come anew of what a plan reads; return what has none."""
         called_off = []
-        for topic in dict.fromkeys(consumer.topic for consumer in plan.consumers):
-            for key in self.runs.keys_of(topic):
-                if plan.reads(key):
-                    expected = self._forecast.expected(key)
-                    is_held = self.runs.set_expected(key, expected, now_s)
-                    if is_held and not expected:
-                        called_off.append(key)
+        topics = dict.fromkeys(consumer.topic for consumer in plan.consumers)
+        for key in filter(plan.reads, self.runs.keys_of(topics)):
+            expected = self._forecast.expected(key)
+            is_held = self.runs.set_expected(key, expected, now_s)
+            if is_held and not expected:
+                called_off.append(key)
+        for topic in topics:
             self.runs.readers_moved(topic)
         return called_off

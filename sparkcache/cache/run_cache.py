@@ -6,13 +6,12 @@ an argument and never goes backwards. It has one caller: nothing happens in betw
 
 A run lives like this:
 
-    reserve -> insert -> get, mark_read... -> expire or reserve or remove   kept
-    reserve -> lend                                                         lent
-    reserve -> unreserve                                                    failed
+    reserve -> insert -> get, mark_read... -> expire or reserve or remove
+    reserve -> unreserve
 
-and, in each of the first two, is pinned while a reader maps it. A kept run that is
-removed under its readers is lent from then on: it is returned at once, so that the
-caller can close its descriptor, and its bytes count until the last unpin.
+and is pinned while a reader maps it. A run that is removed under its readers is lent
+from then on: it is returned at once, so that the caller can close its descriptor, and
+its bytes count until the last unpin.
 
 `Expiry` knows whose time is over, `RemovalOrder` who goes when room is needed; both
 spare runs by the same rule, and being spared begins a run's time anew. A run is held if
@@ -36,8 +35,11 @@ from sparkcache.cache.expiry import Expiry
 from sparkcache.cache.holdings import Holdings
 from sparkcache.cache.removal_order import RemovalOrder
 from sparkcache.consumers import Forecast
+from sparkcache.model import Slot
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from sparkcache.cache.next_read import Foreseen
     from sparkcache.cache.settings import Settings
     from sparkcache.model import Ledger, RunKey
@@ -86,6 +88,11 @@ class RunCache(Generic[V]):
         return self._settings
 
     @property
+    def segments(self) -> Collection[int]:
+        """Numbers of its segments: it has none."""
+        return ()
+
+    @property
     def held_bytes(self) -> int:
         """What counts towards the limit: kept, reserved and lent."""
         return self._holdings.held.bytes
@@ -109,9 +116,9 @@ class RunCache(Generic[V]):
         run = self._runs.get(key)
         return None if run is None or self._is_dead(run, now_s) else run
 
-    def keys_of(self, topic: str) -> list[RunKey]:
-        """The runs here of a topic, overdue ones too; no effect."""
-        return [run.key for run in self._topics.get(topic, ())]
+    def keys_of(self, topics: Collection[str]) -> list[RunKey]:
+        """The runs here of some topics, overdue ones too; no effect."""
+        return [run.key for topic in topics for run in self._topics.get(topic, ())]
 
     def runs(self) -> list[CachedRun[V]]:
         """List the runs kept, the next to go first."""
@@ -123,19 +130,19 @@ class RunCache(Generic[V]):
 
     def reserve(
         self, size_bytes: int, now_s: float, key: RunKey | None = None
-    ) -> tuple[bool, list[CachedRun[V]]]:
+    ) -> tuple[Slot | None, list[CachedRun[V]]]:
         """Make room for a run that is about to be created.
 
-        Returns whether there is room, and what was evicted for it. What cannot fit
+        Returns the room, if there is any, and what was evicted for it. What cannot fit
         beside the reserved, the lent and the pinned is refused and evicts nothing.
         With NEXT_READ a run is refused too if room could be made only by evicting what
         is read sooner; `key` says which run it is, None any that is read at once.
         """
-        _require_size(size_bytes)
         settings, holdings = self._settings, self._holdings
+        size_bytes = settings.rounded(size_bytes)
         if not holdings.could_fit(size_bytes, settings.max_bytes, settings.max_runs):
             self.counters.refused += 1
-            return False, []
+            return None, []
         swept = self._sweep(size_bytes, 1, settings.trigger_bytes, now_s)
         more_bytes = size_bytes - sum(run.size_bytes for run in swept)
         excess = self._excess(more_bytes, 1 - len(swept))
@@ -143,26 +150,31 @@ class RunCache(Generic[V]):
         if farther is None:
             self._order.put_back(swept)
             self.counters.declined += 1
-            return False, []
+            return None, []
         removed = self._evicted(swept + farther)
         holdings.reserve(size_bytes)
-        return True, removed
+        return Slot(size_bytes), removed
 
-    def unreserve(self, size_bytes: int) -> None:
+    def has_spare(self, size_bytes: int) -> bool:
+        """Whether a run fits and nothing has to go for it."""
+        settings = self._settings
+        return self.held_bytes + settings.rounded(size_bytes) <= settings.trigger_bytes
+
+    def unreserve(self, slot: Slot) -> None:
         """Give back a reservation that comes to nothing."""
-        self._holdings.unreserve(size_bytes)
+        self._holdings.unreserve(slot.size_bytes)
 
     def insert(
         self,
         key: RunKey,
         value: V,
         *,
-        size_bytes: int,
+        slot: Slot,
         expected_reads: int,
         now_s: float,
         ahead: bool = False,
     ) -> CachedRun[V] | None:
-        """Keep a run, in the place of a reservation of its size.
+        """Keep a run in the room that was made for it.
 
         One that is loaded `ahead` of a reader goes after all others that are as good,
         until it is looked up.
@@ -174,33 +186,19 @@ class RunCache(Generic[V]):
         _require_reads(expected_reads)
         old = self._runs.get(key)
         if old is not None:
-            self._holdings.unreserve(size_bytes)
+            self._holdings.unreserve(slot.size_bytes)
             old.expected_reads = expected_reads
             old.was_read = False
             self._order.renew(old)
             self._expiry.insert(old, now_s)
             return None
-        run = CachedRun(
-            key, value, size_bytes, expected_reads, unread=ahead, ahead=ahead
-        )
+        run = CachedRun(key, value, slot, expected_reads, unread=ahead, ahead=ahead)
         self._holdings.keep(run)
         self._runs[key] = run
         self._topics.setdefault(key.ledger.topic, {})[run] = None
         self._order.add(run)
         self._expiry.insert(run, now_s)
         self.counters.inserted += 1
-        return run
-
-    def lend(
-        self, key: RunKey, value: V, *, size_bytes: int, now_s: float
-    ) -> CachedRun[V]:
-        """Serve a run without keeping it, in the place of a reservation of its size.
-
-        Pin it for all its readers before any lets go: it is gone with the last. If
-        there is none after all, pin and unpin it once.
-        """
-        run = CachedRun(key, value, size_bytes, since_s=now_s)
-        self._holdings.lend(run)
         return run
 
     def abandon(self, run: CachedRun[V]) -> None:
@@ -293,7 +291,8 @@ class RunCache(Generic[V]):
 
     def evict(self, size_bytes: int, now_s: float) -> list[CachedRun[V]]:
         """Free at least so many bytes, if so many can be freed."""
-        _require_size(size_bytes)
+        if size_bytes <= 0:
+            raise ValueError(f"size_bytes is {size_bytes}: use 1 or more")
         removed = self._evicted(self._swept(size_bytes, 0, now_s))
         return removed + self._give(size_bytes - sum(r.size_bytes for r in removed), 0)
 
@@ -440,11 +439,6 @@ class RunCache(Generic[V]):
 
     def _count_given_up(self, removed: list[CachedRun[V]]) -> None:
         self.counters.given_up += sum(run.expected_reads > 0 for run in removed)
-
-
-def _require_size(size_bytes: int) -> None:
-    if size_bytes <= 0:
-        raise ValueError(f"size_bytes is {size_bytes}: use 1 or more")
 
 
 def _require_reads(expected_reads: int) -> None:

@@ -7,9 +7,13 @@ watermark: PIP-430. Different here: the limit is hard, and the trigger can be se
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from enum import Enum
 from math import inf
+
+_SEGMENTS = 32
+_LEAST_BYTES = 16 << 20
 
 
 class Policy(Enum):
@@ -79,6 +83,47 @@ def resolve_ttl(
 
 
 @dataclass(frozen=True, slots=True)
+class Ring:
+    """What segments a ring has.
+
+    Attributes:
+        segment_bytes: Their size. A run that is larger is refused.
+        copies: Whether runs are copied into them. Otherwise each run has memory of its
+            own, and a segment is a list of them.
+
+    """
+
+    segment_bytes: int
+    copies: bool = True
+
+    def __post_init__(self) -> None:
+        if self.segment_bytes < 0:
+            raise ValueError(f"segment_bytes is {self.segment_bytes}: use 0 or more")
+
+
+def resolve_ring(
+    max_bytes: int,
+    segment_bytes: int,
+    *,
+    copies: bool = True,
+    most_segments: int = sys.maxsize,
+    granule_bytes: int = 1,
+) -> Ring:
+    """Settle how large segments are: as many as fit, but two at least.
+
+    `segment_bytes` 0 is a 32nd of `max_bytes`, or 16 MiB where that is more, since each
+    turn of the ring gives up a whole segment and no run is larger than one.
+
+    Source: Apache Pulsar PIP-174 and Apache BookKeeper's ReadCache, where a segment has
+    1 GiB unless told otherwise. Different here: many small ones.
+    """
+    wanted_bytes = segment_bytes or max(max_bytes // _SEGMENTS, _LEAST_BYTES)
+    count = min(max(max_bytes // wanted_bytes, 2), most_segments)
+    size_bytes = max_bytes // max(count, 1)
+    return Ring(size_bytes - size_bytes % granule_bytes, copies)
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """The limits of a cache and its policy. All may change while it runs.
 
@@ -95,6 +140,8 @@ class Settings:
             spared it is spared again. Off in Pulsar since 5.0, because it keeps what
             everybody has read.
         drop_after_last_read: Whether a run goes with its last planned read.
+        granule_bytes: A run with memory of its own takes a multiple of it: a page.
+        ring: What the ring is like, if it is one: see `RingCache`.
 
     """
 
@@ -107,6 +154,8 @@ class Settings:
     max_requeues: int = 5
     extend_recently_accessed: bool = False
     drop_after_last_read: bool = True
+    granule_bytes: int = 1
+    ring: Ring | None = None
 
     def __post_init__(self) -> None:
         for name in ("max_bytes", "max_runs", "max_requeues"):
@@ -119,6 +168,12 @@ class Settings:
                 f"watermark is {self.watermark}: use a share in (0, {self.trigger}], "
                 "up to the trigger"
             )
+
+    def rounded(self, size_bytes: int) -> int:
+        """Return what a run of so many bytes takes where it has memory of its own."""
+        if size_bytes < 0:
+            raise ValueError(f"size_bytes is {size_bytes}: use 0 or more")
+        return max(-(-size_bytes // self.granule_bytes), 1) * self.granule_bytes
 
     @property
     def trigger_bytes(self) -> int:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from sparkcache.fetch.stretch import Scan, Stretch
+    from sparkcache.model import Slot
 
 _SMALL_BYTES = 8 << 20
 
@@ -38,7 +39,7 @@ class Flight:
         waiters: Tasks that wait, by the index of the run they wait for.
         next: Index of the run that comes next.
         pending: A run that is decoded and waits for an answer, if one does.
-        granted_bytes: Reserved for a run that is being written.
+        granted: Reserved for a run that is being written.
         streams: Tasks that will get a run through a pipe, which is not there yet;
             None in the place of one that is gone.
         number: Tells it from all others, once it is queued.
@@ -56,7 +57,7 @@ class Flight:
     waiters: dict[int, list[Task]] = field(default_factory=dict)
     next: int = 0
     pending: Decoded | None = None
-    granted_bytes: int = 0
+    granted: Slot | None = None
     streams: list[Task | None] = field(default_factory=list)
     number: int = -1
     attempt: int = 0

@@ -51,7 +51,7 @@ from sparkcache.node.offsets import Offsets
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from sparkcache.model import RunKey
+    from sparkcache.model import RunKey, Slot
     from sparkcache.node.task import Peer, Span, Task
 
 _MOST_PREPARED = 8  # by each loader
@@ -71,14 +71,17 @@ class Room(Protocol):
     def is_near(self, key: RunKey, span: Span, size_bytes: int) -> bool:
         """Tell whether one of a run's readers may be read ahead of so far."""
 
-    def reserve(self, key: RunKey, size_bytes: int) -> bool:
-        """Make room for a run; False if there can be none, or others need it more."""
+    def reserve(self, key: RunKey, size_bytes: int) -> Slot | None:
+        """Make room for a run; None if there can be none, or others need it more."""
 
-    def reserve_spare(self, key: RunKey, size_bytes: int) -> bool:
+    def reserve_spare(self, key: RunKey, size_bytes: int) -> Slot | None:
         """Take room for a run if nothing has to go for it."""
 
-    def unreserve(self, size_bytes: int) -> None:
+    def unreserve(self, slot: Slot) -> None:
         """Give back what was reserved."""
+
+    def way_in(self, slot: Slot, loader: Peer) -> int | None:
+        """Return a descriptor that a loader needs to write there, if it needs one."""
 
 
 class Arrival(NamedTuple):
@@ -86,7 +89,7 @@ class Arrival(NamedTuple):
 
     key: RunKey
     span: Span
-    size_bytes: int
+    slot: Slot
     waiters: list[Task]
 
 
@@ -198,12 +201,13 @@ class Loads:
     def loaded(self, peer: Peer, index: int) -> Arrival:
         """A loader hands over a run that it was granted."""
         flight = self._heard(peer)
-        size_bytes, flight.granted_bytes = flight.granted_bytes, 0
+        slot, flight.granted = flight.granted, None
+        assert slot is not None, "it was granted"
         flight.next = index + 1
         key = flight.key(index)
         del self._by_key[key]
         waiters = flight.waiters.pop(index, [])
-        return Arrival(key, flight.span(index), size_bytes, waiters)
+        return Arrival(key, flight.span(index), slot, waiters)
 
     def streamed(self, peer: Peer, fd: int) -> None:
         """A loader hands over the end of a pipe that a denied run comes through."""
@@ -243,8 +247,8 @@ class Loads:
             return
         _log.warning("a loader died, attempt %d: %s", flight.attempt + 1, flight.load)
         self._count["failures"] += not flight.over
-        if flight.granted_bytes:
-            self._room.unreserve(flight.granted_bytes)
+        if flight.granted is not None:
+            self._room.unreserve(flight.granted)
         self._give_up(flight, Refused("the loader of this run died"))
 
     def retire(self) -> Peer | None:
@@ -264,7 +268,7 @@ class Loads:
             assert flight.key(index) == key
             assert index >= flight.next
             assert index not in flight.skip
-            assert not flight.over or (index == flight.next and flight.granted_bytes)
+            assert not flight.over or (index == flight.next and flight.granted)
         for flight in flights:
             assert flight.pending is None or not (flight.is_awaited() or flight.over)
             for index, tasks in flight.waiters.items():
@@ -346,8 +350,9 @@ class Loads:
                     return
         # What is only on the way to what is wanted may cost nobody anything.
         reserve = self._room.reserve if is_wanted else self._room.reserve_spare
-        if reserve(key, run.size_bytes):
-            self._grant(peer, flight, run, Grant())
+        slot = reserve(key, run.size_bytes)
+        if slot is not None:
+            self._grant(peer, flight, slot)
         elif flight.is_awaited() or not is_wanted:
             self._deny(peer, flight, run)
         elif self._must_give_way(peer):
@@ -360,16 +365,18 @@ class Loads:
 
     def _give_way(self, peer: Peer, flight: Flight, run: Decoded) -> None:
         """End a load for the sake of another; what is decoded is not lost."""
-        if self._room.reserve(flight.key(run.index), run.size_bytes):
+        slot = self._room.reserve(flight.key(run.index), run.size_bytes)
+        if slot is not None:
             self._forget(flight, run.index + 1)
             flight.over = True
-            self._grant(peer, flight, run, Grant(last=True))
+            self._grant(peer, flight, slot)
         else:
             self._cancel(peer, flight)
 
-    def _grant(self, peer: Peer, flight: Flight, run: Decoded, grant: Grant) -> None:
-        flight.granted_bytes = run.size_bytes
-        self._answer(peer, flight, grant)
+    def _grant(self, peer: Peer, flight: Flight, slot: Slot) -> None:
+        flight.granted = slot
+        way_in = self._room.way_in(slot, peer)
+        self._answer(peer, flight, Grant(slot, last=flight.over), way_in)
 
     def _deny(self, peer: Peer, flight: Flight, run: Decoded) -> None:
         self._count["not_admitted"] += 1
@@ -385,11 +392,15 @@ class Loads:
         self._answer(peer, flight, Cancel())
 
     def _answer(
-        self, peer: Peer, flight: Flight, answer: Grant | Deny | Cancel
+        self,
+        peer: Peer,
+        flight: Flight,
+        answer: Grant | Deny | Cancel,
+        fd: int | None = None,
     ) -> None:
         flight.pending = None
         flight.heard_s = self._now()
-        peer.send(answer)
+        peer.send(answer, fd)
 
     def _give_up(self, flight: Flight, message: Failed | Refused) -> None:
         """Forget a flight; those who wait get another, or what went wrong."""

@@ -1,11 +1,14 @@
 """What tasks, the node and its loaders say to each other.
 
     task -> node      Open, Take, Finish, EndPlans, Ask
-    node -> task      Served and Streamed (with a descriptor), Failed, Refused,
+    node -> task      Served and Streamed (with a descriptor), Placed, Failed, Refused,
                       Patience, Told
-    node -> loader    Start, Grant, Deny, Cancel, Prepare, Forget
-    loader -> node    Decoded, Loaded and Streamed (with a descriptor), Passed, Ended,
+    node -> loader    Start, Grant, Deny, Cancel, Prepare, Forget, Unmap
+    loader -> node    Decoded, Loaded, Streamed (with a descriptor), Passed, Ended,
                       Failed
+
+Placed and Grant come with the descriptor of a segment that the other side has not got
+yet, Loaded with that of a run that has memory of its own.
 
 Every message is one frame: its length, how many descriptors come with it, then
 msgpack. What does not decode to one of the types of its direction ends the
@@ -24,8 +27,9 @@ from sparkcache.errors import SourceError
 from sparkcache.fetch.load import Load
 from sparkcache.fetch.stretch import Scan, Stretch
 from sparkcache.metrics import Metrics
+from sparkcache.model import Slot
 
-PROTOCOL_VERSION = 3
+PROTOCOL_VERSION = 4
 
 
 class Message(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -83,6 +87,16 @@ class Served(Message, frozen=True):
     """The run, in the descriptor that comes along."""
 
     size_bytes: int
+
+
+class Placed(Message, frozen=True):
+    """The run, in a segment of the ring, and maybe some that follow it in the scan.
+
+    What comes along is the descriptor of the `segment`, if there is one.
+    """
+
+    slots: tuple[Slot, ...]
+    segment: int | None = None
 
 
 class Streamed(Message, frozen=True):
@@ -153,7 +167,14 @@ class Forget(Message, frozen=True):
 class Grant(Message, frozen=True):
     """There is room for the run just decoded. After the `last` one the load is over."""
 
+    slot: Slot
     last: bool = False
+
+
+class Unmap(Message, frozen=True):
+    """These segments are none of the ring's any more, by number."""
+
+    segments: tuple[int, ...]
 
 
 class Deny(Message, frozen=True):
@@ -183,7 +204,7 @@ class Passed(Message, frozen=True):
 
 
 class Loaded(Message, frozen=True):
-    """The run granted, in the descriptor that comes along."""
+    """The run granted is written."""
 
     index: int
 
@@ -197,6 +218,6 @@ class Ended(Message, frozen=True):
 
 
 FromTask: TypeAlias = Open | Take | Finish | EndPlans | Ask
-ToTask: TypeAlias = Served | Streamed | Failed | Refused | Patience | Told
-ToLoader: TypeAlias = Start | Grant | Deny | Cancel | Prepare | Forget
+ToTask: TypeAlias = Served | Placed | Streamed | Failed | Refused | Patience | Told
+ToLoader: TypeAlias = Start | Grant | Deny | Cancel | Prepare | Forget | Unmap
 FromLoader: TypeAlias = Decoded | Passed | Loaded | Streamed | Ended | Failed

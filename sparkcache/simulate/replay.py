@@ -67,6 +67,6 @@ class _Replay:
 
     def _load(self, key: RunKey, now_s: float) -> None:
         size_bytes = self._trace.size_bytes(key)
-        fits, _ = self._cache.reserve(key, size_bytes, now_s)
-        if fits:
-            self._cache.insert(key, None, size_bytes=size_bytes, now_s=now_s)
+        slot, _ = self._cache.reserve(key, size_bytes, now_s)
+        if slot is not None:
+            self._cache.insert(key, None, slot=slot, now_s=now_s)

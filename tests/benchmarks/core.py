@@ -31,7 +31,7 @@ import cachetools
 import record
 
 from sparkcache.cache import RunCache, Settings, Ttl
-from sparkcache.model import Ledger, ObjectId, Run, RunKey
+from sparkcache.model import Ledger, ObjectId, Run, RunKey, Slot
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -101,7 +101,7 @@ def one_round(keys: list[RunKey]) -> dict[str, float]:
     def insert() -> None:
         for key in keys:
             cache.reserve(RUN_BYTES, 0.0)
-            cache.insert(key, 0, size_bytes=RUN_BYTES, expected_reads=0, now_s=0.0)
+            cache.insert(key, 0, slot=Slot(RUN_BYTES), expected_reads=0, now_s=0.0)
 
     def hit() -> None:
         for key in some:
@@ -165,7 +165,7 @@ def our_mix(keys: list[RunKey], held: int, ttl_s: float) -> float:
             fits, _ = cache.reserve(RUN_BYTES, now_s)
             assert fits
             cache.insert(
-                key, index, size_bytes=RUN_BYTES, expected_reads=0, now_s=now_s
+                key, index, slot=Slot(RUN_BYTES), expected_reads=0, now_s=now_s
             )
             for wanted in lookups[index]:
                 cache.get(wanted, now_s)

@@ -53,7 +53,7 @@ from executor import TOPIC, Executor
 from sparkcache import CacheConfig
 from sparkcache.consumers import Consumer, Reader
 from sparkcache.fetch import Scan
-from sparkcache.model import Ledger, ObjectId, ReadToken, Run, RunKey
+from sparkcache.model import Ledger, ObjectId, ReadToken, Run, RunKey, Slot
 from sparkcache.node import server as server_module
 from sparkcache.node.address import Address
 from sparkcache.node.channel import Channel
@@ -204,7 +204,7 @@ def fill(service: Service, fds: list[int], size_bytes: int) -> None:
         key = RunKey(ledgers[index % 100], Run(index, index))
         fits, _ = service._planned.reserve(key, size_bytes, now_s)
         assert fits
-        service._planned.insert(key, fd, size_bytes=size_bytes, now_s=now_s)
+        service._planned.insert(key, fd, slot=Slot(size_bytes), now_s=now_s)
 
 
 # A million runs in a real event loop

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from sparkcache.cache import CachedRun, RunCache, Settings, Ttl
-from sparkcache.model import Ledger, ObjectId, Run, RunKey
+from sparkcache.model import Ledger, ObjectId, Run, RunKey, Slot
 
 ROCKETMQ = Ttl(create_s=180, after_read_s=10, expected_s=180)
 PULSAR = Ttl(create_s=1, after_read_s=None, expected_s=1)
@@ -35,7 +35,7 @@ def put(
     return cache.insert(
         where,
         str(where),
-        size_bytes=size_bytes,
+        slot=Slot(size_bytes),
         expected_reads=expected_reads,
         now_s=now_s,
     )
@@ -208,12 +208,6 @@ class SlowCache:
         run.life = self.next_stamp()
         self.kept.append(run)
         self.start(run, now_s)
-        return run
-
-    def lend(self, where: RunKey, size_bytes: int) -> SlowRun:
-        self.reserved.remove(size_bytes)
-        run = SlowRun(where, size_bytes)
-        self.lent.append(run)
         return run
 
     def unpin(self, run: SlowRun) -> bool:

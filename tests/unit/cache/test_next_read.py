@@ -11,7 +11,7 @@ from cache_cases import PULSAR, key, keys
 from foresight import Exactly
 
 from sparkcache.cache import Policy, RunCache, Settings
-from sparkcache.model import RunKey
+from sparkcache.model import RunKey, Slot
 
 ENDLESS = replace(PULSAR, create_s=1e9, expected_s=1e9)
 
@@ -53,7 +53,7 @@ def cache_of(
             cache.insert(
                 where,
                 "",
-                size_bytes=size_bytes,
+                slot=Slot(size_bytes),
                 expected_reads=int(ticks < inf),
                 now_s=0.0,
             )
@@ -86,7 +86,7 @@ def test_a_newcomer_that_is_farther_than_all_is_not_taken_in() -> None:
     told = Told({A[0]: 1, A[1]: 5})
     cache = cache_of(told, 2)
     told.ticks[B[0]] = 5
-    assert cache.reserve(1, 0, B[0]) == (False, [])
+    assert cache.reserve(1, 0, B[0]) == (None, [])
     assert cache.counters.declined == 1
     told.ticks[B[0]] = 4
     fits, evicted = cache.reserve(1, 0, B[0])
@@ -99,7 +99,7 @@ def test_nothing_goes_unless_enough_goes() -> None:
     told = Told({A[0]: 2, A[1]: 9, A[2]: 8})
     cache = cache_of(told, 30, {A[0]: 20, A[1]: 5, A[2]: 5})
     told.ticks[B[0]] = 5
-    assert cache.reserve(11, 0, B[0]) == (False, [])
+    assert cache.reserve(11, 0, B[0]) == (None, [])
     assert set(keys(cache.runs())) == {A[0], A[1], A[2]}
     cache.check()
     fits, evicted = cache.reserve(10, 0, B[0])
@@ -113,7 +113,7 @@ def test_what_nobody_is_expected_to_read_does_not_go_in_vain() -> None:
     before = cache.runs()
     [mapped] = [run for run in before if run.key == B[1]]
     cache.pin(mapped)
-    assert cache.reserve(10, 0, B[3]) == (False, [])
+    assert cache.reserve(10, 0, B[3]) == (None, [])
     assert set(cache.runs()) == set(before)
     assert cache.counters.evicted == 0
     cache.check()
@@ -137,7 +137,7 @@ def test_what_nobody_is_expected_to_read_makes_no_room_for_itself() -> None:
     fits, evicted = cache.reserve(1, 0, B[1])
     assert fits
     assert keys(evicted) == [B[0]]  # but at the cost of its equals
-    assert cache.reserve(1, 0, B[2]) == (False, [])
+    assert cache.reserve(1, 0, B[2]) == (None, [])
 
 
 def test_who_must_have_room_gets_it() -> None:
@@ -207,11 +207,11 @@ def test_lru_lets_go_of_what_was_not_read_for_longest_planned_or_not() -> None:
     )
     for index in range(3):
         cache.reserve(1, 0)
-        cache.insert(A[index], "", size_bytes=1, expected_reads=index == 0, now_s=0)
+        cache.insert(A[index], "", slot=Slot(1), expected_reads=index == 0, now_s=0)
     cache.get(A[1], 0)
     _, evicted = cache.reserve(1, 0)
     assert keys(evicted) == [A[0]]
-    cache.unreserve(1)
+    cache.unreserve(Slot(1))
     assert keys(cache.evict(1, 0)) == [A[2]]
 
 
@@ -256,7 +256,7 @@ def looked_at(held: int) -> list[int]:
     cache: RunCache[None] = RunCache(settings, foreseen)
     for index in range(200, held + 200):
         cache.reserve(1, 0, key(index))
-        cache.insert(key(index), None, size_bytes=1, expected_reads=4, now_s=0)
+        cache.insert(key(index), None, slot=Slot(1), expected_reads=4, now_s=0)
     work = []
     for index in range(10):
         before = cache.counters.looked_at
@@ -264,9 +264,9 @@ def looked_at(held: int) -> list[int]:
         assert fits
         assert evicted.key == key(held + 199 - index)
         work.append(cache.counters.looked_at - before)
-        cache.insert(key(150 + index), None, size_bytes=1, expected_reads=4, now_s=0)
+        cache.insert(key(150 + index), None, slot=Slot(1), expected_reads=4, now_s=0)
     before = cache.counters.looked_at
-    assert cache.reserve(1, 0, key(held + 199)) == (False, [])
+    assert cache.reserve(1, 0, key(held + 199)) == (None, [])
     return [*work, cache.counters.looked_at - before]
 
 
@@ -305,7 +305,7 @@ def misses(cache: RunCache[None], foreseen: Exactly, takes: list[RunKey]) -> int
                         cache.insert(
                             where,
                             None,
-                            size_bytes=1,
+                            slot=Slot(1),
                             expected_reads=reads_left[where],
                             now_s=0.0,
                         )

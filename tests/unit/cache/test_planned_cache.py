@@ -9,7 +9,7 @@ from cache_cases import PULSAR, key
 
 from sparkcache.cache import PlannedCache, Policy, Settings
 from sparkcache.consumers import Consumer, Located, Plan, Reader, Reading
-from sparkcache.model import Position, ReadToken, RunKey
+from sparkcache.model import Position, ReadToken, RunKey, Slot
 
 TTL = replace(PULSAR, create_s=1e9, expected_s=1e9)
 SETTINGS = Settings(4, 100, TTL, Policy.NEXT_READ)
@@ -31,7 +31,7 @@ def opened(
 def load(cache: PlannedCache[None], where: RunKey) -> bool:
     fits, _ = cache.reserve(where, 1, 0.0)
     if fits:
-        cache.insert(where, None, size_bytes=1, now_s=0.0)
+        cache.insert(where, None, slot=Slot(1), now_s=0.0)
     cache.check(0.0)
     return fits
 

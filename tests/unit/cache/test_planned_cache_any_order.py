@@ -17,7 +17,7 @@ from hypothesis.stateful import (
 
 from sparkcache.cache import CachedRun, PlannedCache, Policy, Settings, Ttl
 from sparkcache.consumers import Consumer, Located, Plan, Reader, Reading
-from sparkcache.model import Ledger, ObjectId, Position, ReadToken, Run, RunKey
+from sparkcache.model import Ledger, ObjectId, Position, ReadToken, Run, RunKey, Slot
 
 RUNS = 24  # of a topic, of one entry and 10 stored bytes each; a partition has 8
 PART = 8
@@ -126,7 +126,7 @@ class PlannedCacheMachine(RuleBasedStateMachine):
                 least = min(ticks[run] for run in farther)
                 assert all(ticks[run] <= least for run in spared)
         if fits:
-            self.cache.insert(where, None, size_bytes=size_bytes, now_s=self.now_s)
+            self.cache.insert(where, None, slot=Slot(size_bytes), now_s=self.now_s)
 
     def ticks_until_read(self, where: RunKey) -> float:
         forecast = self.cache._forecast

@@ -8,6 +8,7 @@ import pytest
 from cache_cases import PULSAR, ROOMY, cache_of, key, keys, ledger, put
 
 from sparkcache.cache import Place, RunCache, Settings, Ttl
+from sparkcache.model import Slot
 
 HOUR = Ttl(3600, None, 3600)
 KILO = Settings(max_bytes=1000, max_runs=100, ttl=HOUR)
@@ -53,13 +54,24 @@ def test_eviction_in_order_of_insertion_stops_when_enough_is_freed() -> None:
     assert cache.kept_bytes == 8
 
 
-@pytest.mark.parametrize("size_bytes", [0, -1])
-def test_sizes_are_positive(size_bytes: int) -> None:
+def test_sizes_are_positive() -> None:
     cache = cache_of(4)
-    for call in (cache.evict, cache.reserve):
-        with pytest.raises(ValueError, match=f"size_bytes is {size_bytes}: use 1"):
-            call(size_bytes, 0)
+    with pytest.raises(ValueError, match="size_bytes is -1: use 0 or more"):
+        cache.reserve(-1, 0)
+    with pytest.raises(ValueError, match="size_bytes is 0: use 1 or more"):
+        cache.evict(0, 0)
     assert len(cache) == 1
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "takes"), [(0, 4096), (1, 4096), (4096, 4096), (4097, 8192)]
+)
+def test_a_run_takes_whole_granules_and_one_at_least(
+    size_bytes: int, takes: int
+) -> None:
+    cache: RunCache[str] = RunCache(replace(ROOMY, granule_bytes=4096))
+    assert cache.reserve(size_bytes, 0) == (Slot(takes), [])
+    assert cache.held_bytes == takes
 
 
 def test_order_is_that_of_insertion_whatever_topic_is_larger() -> None:
@@ -206,7 +218,7 @@ def test_making_room(kept: int, size_bytes: int, evicted: int) -> None:
 def test_what_could_never_fit_evicts_nothing() -> None:
     cache: RunCache[str] = RunCache(KILO)
     put(cache, key(0), 900)
-    assert cache.reserve(1001, 0) == (False, [])
+    assert cache.reserve(1001, 0) == (None, [])
     assert cache.held_bytes == 900
     assert cache.counters.refused == 1
 
@@ -220,12 +232,15 @@ def test_what_eviction_does_not_free_is_not_counted_on(held_by: str) -> None:
             assert cache.reserve(500, 0)[0]
         case "a loan":
             assert cache.reserve(500, 0)[0]
-            cache.pin(cache.lend(key(1), "", size_bytes=500, now_s=0))
+            run = cache.insert(key(1), "", slot=Slot(500), expected_reads=0, now_s=0)
+            assert run is not None
+            cache.pin(run)
+            cache.remove(key(1))
         case "a pin":
             run = put(cache, key(1), 500)
             assert run is not None
             cache.pin(run)
-    assert cache.reserve(501, 0) == (False, [])
+    assert cache.reserve(501, 0) == (None, [])
     fits, removed = cache.reserve(500, 0)
     assert fits
     assert keys(removed) == [key(0)]
@@ -254,14 +269,14 @@ def test_the_number_of_runs_is_limited_exactly() -> None:
     cache: RunCache[str] = RunCache(replace(KILO, max_runs=3))
     for index in range(5):
         assert cache.reserve(1, 0)[0]
-        cache.insert(key(index), "", size_bytes=1, expected_reads=0, now_s=0)
+        cache.insert(key(index), "", slot=Slot(1), expected_reads=0, now_s=0)
     assert keys(cache.runs()) == [key(2), key(3), key(4)]
     run = cache.peek(key(3), 0)
     assert run is not None
     cache.pin(run)
     assert cache.reserve(1, 0)[0]
     assert cache.reserve(1, 0)[0]
-    assert cache.reserve(1, 0) == (False, [])
+    assert cache.reserve(1, 0) == (None, [])
     cache.check()
 
 
@@ -293,29 +308,15 @@ def test_a_pin_let_go_in_time_leaves_a_run_as_it_was() -> None:
     assert cache.evict(1, 0) == [run]
 
 
-def test_a_lent_run_is_not_found_and_goes_with_its_last_reader() -> None:
-    cache = cache_of()
-    assert cache.reserve(7, 0)[0]
-    run = cache.lend(key(0), "value", size_bytes=7, now_s=0)
-    assert (run.key, run.value, run.place) == (key(0), "value", Place.LENT)
-    cache.pin(run)
-    assert cache.get(key(0), 0) is None
-    assert cache.expire(1e9) == cache.clear() == []
-    assert (len(cache), cache.kept_bytes, cache.held_bytes) == (0, 0, 7)
-    assert cache.unpin(run)
-    assert cache.held_bytes == 0
-
-
 def test_reservations_are_needed_and_can_be_given_back() -> None:
     cache = cache_of()
     assert cache.reserve(7, 0)[0]
     assert cache.reserve(8, 0)[0]
-    cache.unreserve(7)
+    cache.unreserve(Slot(7))
     assert cache.held_bytes == 8
     for call in (
-        lambda: cache.unreserve(7),
-        lambda: cache.lend(key(0), "", size_bytes=7, now_s=0),
-        lambda: cache.insert(key(0), "", size_bytes=7, expected_reads=0, now_s=0),
+        lambda: cache.unreserve(Slot(7)),
+        lambda: cache.insert(key(0), "", slot=Slot(7), expected_reads=0, now_s=0),
     ):
         with pytest.raises(ValueError, match="no reservation of 7 bytes"):
             call()
@@ -393,7 +394,7 @@ def test_removal_takes_expected_runs_too_and_reservations_stay() -> None:
     assert cache.reserve(7, 0)[0]
     assert keys(cache.clear()) == [key(0)]
     assert cache.held_bytes == 7
-    assert cache.insert(key(1), "", size_bytes=7, expected_reads=0, now_s=0)
+    assert cache.insert(key(1), "", slot=Slot(7), expected_reads=0, now_s=0)
 
 
 # Changing settings
@@ -415,7 +416,7 @@ def test_what_a_lowered_limit_cannot_free_goes_at_the_first_pass_that_can() -> N
     assert run is not None
     cache.pin(run)
     assert cache.configure(replace(KILO, max_bytes=500), 0) == []
-    assert cache.reserve(1, 0) == (False, [])
+    assert cache.reserve(1, 0) == (None, [])
     assert cache.expire(1) == []
     cache.unpin(run)
     assert cache.expire(2) == [run]
@@ -426,9 +427,9 @@ def test_a_limit_of_zero_passes_everything_through() -> None:
     cache: RunCache[str] = RunCache(KILO)
     put(cache, key(0), 100)
     assert keys(cache.configure(replace(KILO, max_bytes=0), 0)) == [key(0)]
-    assert cache.reserve(1, 0) == (False, [])
+    assert cache.reserve(1, 0) == (None, [])
     assert cache.configure(KILO, 0) == []
-    assert cache.reserve(1, 0) == (True, [])
+    assert cache.reserve(1, 0) == (Slot(1), [])
 
 
 def test_a_lowered_number_of_runs_holds_at_once() -> None:

@@ -1,0 +1,102 @@
+"""A decoded run as an Arrow IPC stream, and back."""
+
+from __future__ import annotations
+
+import struct
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import TYPE_CHECKING, BinaryIO
+
+import msgspec
+import pyarrow as pa
+
+from sparkcache.connector import DecodedRun
+from sparkcache.errors import CacheUnavailable
+from sparkcache.model import Loss
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_LOSSES = b"sparkcache.losses"
+_HEAD = struct.Struct("<Ii")  # of a message: a mark, and the length of its metadata
+_MARK = 0xFFFFFFFF
+
+
+class EncodedRun:
+    """A decoded run whose exact size in shared memory is known before it is there.
+
+    Attributes:
+        size_bytes: How long the stream is.
+
+    """
+
+    def __init__(self, decoded: DecodedRun, schema: pa.Schema) -> None:
+        self._batches = decoded.batches
+        self._schema = schema
+        if decoded.losses:
+            losses = msgspec.json.encode(decoded.losses)
+            self._schema = schema.with_metadata({_LOSSES: losses})
+        counter = pa.MockOutputStream()
+        self.write(counter)
+        self.size_bytes: int = counter.size()
+
+    def write(self, sink: pa.NativeFile | BinaryIO) -> None:
+        """Write the stream."""
+        with pa.ipc.new_stream(sink, self._schema) as writer:
+            for batch in self._batches:
+                writer.write_batch(batch)
+
+
+def decode(stream: pa.Buffer) -> DecodedRun:
+    """Read a run; its batches point into the buffer, which may go on behind it."""
+    mark, size = _HEAD.unpack_from(stream)
+    begin = _HEAD.size + size
+    if mark != _MARK or not 0 < size <= len(stream) - _HEAD.size:
+        raise ValueError("what is there is not an Arrow stream")
+    # Most runs begin with the same schema, and to parse it takes longer than the rest.
+    schema = _schema(stream.slice(0, begin).to_pybytes())
+    messages = pa.BufferReader(stream.slice(begin))
+    batches = []
+    while (message := _next(messages)) is not None:
+        batches.append(pa.ipc.read_record_batch(message, schema))
+    return _run(batches, schema)
+
+
+def read(stream: BinaryIO) -> DecodedRun:
+    """Read a run from a file into memory of this process."""
+    reader = pa.ipc.open_stream(stream)
+    return _run(list(reader), reader.schema)
+
+
+@contextmanager
+def translated(what: str) -> Iterator[None]:
+    """Turn whatever is wrong with a run into CacheUnavailable."""
+    try:
+        yield
+    except (
+        OSError,
+        ValueError,
+        OverflowError,
+        MemoryError,
+        struct.error,
+        pa.ArrowException,
+        msgspec.MsgspecError,
+    ) as error:
+        raise CacheUnavailable(f"{what}: {error}") from error
+
+
+@lru_cache(maxsize=64)
+def _schema(message: bytes) -> pa.Schema:
+    return pa.ipc.read_schema(pa.py_buffer(message))
+
+
+def _next(messages: pa.NativeFile) -> pa.Message | None:
+    try:
+        return pa.ipc.read_message(messages)
+    except EOFError:
+        return None
+
+
+def _run(batches: list[pa.RecordBatch], schema: pa.Schema) -> DecodedRun:
+    losses = (schema.metadata or {}).get(_LOSSES, b"[]")
+    return DecodedRun(batches, msgspec.json.decode(losses, type=tuple[Loss, ...]))
