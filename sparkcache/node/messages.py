@@ -1,8 +1,8 @@
 """What tasks, the node and its loaders say to each other.
 
-    task -> node      Open, Take, Finish, EndPlans, Ask
+    task -> node      Open, Take, Finish, EndPlans, Ask, AskTopics
     node -> task      Served and Streamed (with a descriptor), Failed, Refused,
-                      Patience, Told
+                      Patience, Told, ToldTopics
     node -> loader    Start, Grant, Deny, Cancel, Prepare, Forget
     loader -> node    Decoded, Loaded and Streamed (with a descriptor), Passed, Ended,
                       Failed
@@ -23,7 +23,7 @@ from sparkcache.consumers import Plan, Reader
 from sparkcache.errors import SourceError
 from sparkcache.fetch.load import Load
 from sparkcache.fetch.stretch import Scan, Stretch
-from sparkcache.metrics import Metrics
+from sparkcache.metrics import Metrics, TopicMetrics
 
 PROTOCOL_VERSION = 3
 
@@ -37,7 +37,7 @@ class Open(Message, frozen=True):
 
     `epoch` orders the settings and plans of an application: what a task of a newer
     stage says holds. `following` are the first stretches of partitions that come
-    after this one, by partition.
+    after this one, by partition. `group` is whose the topic is, to count by.
     """
 
     version: int
@@ -47,6 +47,7 @@ class Open(Message, frozen=True):
     settings: CacheConfig
     plans: tuple[Plan, ...]
     following: tuple[tuple[int, Stretch], ...] = ()
+    group: str = ""
 
 
 class Take(Message, frozen=True):
@@ -77,6 +78,10 @@ class EndPlans(Message, frozen=True):
 
 class Ask(Message, frozen=True):
     """Wants the node's metrics."""
+
+
+class AskTopics(Message, frozen=True):
+    """Wants the node's metrics by topic."""
 
 
 class Served(Message, frozen=True):
@@ -123,6 +128,12 @@ class Told(Message, frozen=True):
     """The node's metrics."""
 
     metrics: Metrics
+
+
+class ToldTopics(Message, frozen=True):
+    """The node's metrics by topic."""
+
+    topics: tuple[TopicMetrics, ...]
 
 
 class Start(Message, frozen=True):
@@ -196,7 +207,7 @@ class Ended(Message, frozen=True):
     retries: int
 
 
-FromTask: TypeAlias = Open | Take | Finish | EndPlans | Ask
-ToTask: TypeAlias = Served | Streamed | Failed | Refused | Patience | Told
+FromTask: TypeAlias = Open | Take | Finish | EndPlans | Ask | AskTopics
+ToTask: TypeAlias = Served | Streamed | Failed | Refused | Patience | Told | ToldTopics
 ToLoader: TypeAlias = Start | Grant | Deny | Cancel | Prepare | Forget
 FromLoader: TypeAlias = Decoded | Passed | Loaded | Streamed | Ended | Failed
