@@ -231,6 +231,9 @@ class Connector(Protocol):
     def is_of(self, topic: str, name: str) -> bool:
         """Tell whether a topic is one of those that a full name means."""
 
+    def group(self, topic: str) -> str:
+        """Return under what a topic, as `placed` names it, is counted with others."""
+
     def position(self, topic: str, text: str) -> Position:
         """Return what users write as a position in a topic; raises ValueError.
 

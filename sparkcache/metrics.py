@@ -1,8 +1,12 @@
-"""What a node has counted: one frozen record, which can be added to another."""
+"""What a node has counted: frozen records, which can be added to others."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +41,7 @@ class Metrics:
         evicted_unread: Runs evicted although reads were still expected.
         requeues: Runs queued again instead of being evicted.
         runs: Runs held now.
+        kept_bytes: Their size.
         held_bytes: Shared memory that exists now, or has been granted.
         peak_bytes: The most it ever was.
 
@@ -67,6 +72,7 @@ class Metrics:
     evicted_unread: int = 0
     requeues: int = 0
     runs: int = 0
+    kept_bytes: int = 0
     held_bytes: int = 0
     peak_bytes: int = 0
 
@@ -86,3 +92,66 @@ class Metrics:
                 for spec in fields(self)
             }
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicMetrics:
+    """What of the counts is a topic's share: of one, or of several together.
+
+    requests = hits + waits + misses, and over all topics each count is the node's.
+    Those that are not said here are as in `Metrics`.
+
+    Attributes:
+        topic: Its name and place; empty for the topics that are counted together.
+        group: Whose it is, such as tenant and namespace; empty if nobody said so.
+        evictions: Runs let go of, for whatever reason.
+
+    """
+
+    topic: str = ""
+    group: str = ""
+    requests: int = 0
+    hits: int = 0
+    waits: int = 0
+    misses: int = 0
+    served_bytes: int = 0
+    loads: int = 0
+    gets: int = 0
+    received_bytes: int = 0
+    inserts: int = 0
+    loaded_bytes: int = 0
+    evictions: int = 0
+    runs: int = 0
+    kept_bytes: int = 0
+
+    def __add__(self, other: TopicMetrics) -> TopicMetrics:
+        """Return both together; a name that differs is dropped."""
+        return TopicMetrics(
+            topic=self.topic if self.topic == other.topic else "",
+            group=self.group if self.group == other.group else "",
+            **{
+                spec.name: getattr(self, spec.name) + getattr(other, spec.name)
+                for spec in fields(self)
+                if spec.name not in ("topic", "group")
+            },
+        )
+
+
+def by_topic(records: Iterable[TopicMetrics]) -> list[TopicMetrics]:
+    """Return one record for each topic, by name, from those of several nodes."""
+    return _together(records, lambda record: record.topic)
+
+
+def by_group(records: Iterable[TopicMetrics]) -> list[TopicMetrics]:
+    """Return one record for each group of topics, by name."""
+    return _together(records, lambda record: record.group)
+
+
+def _together(
+    records: Iterable[TopicMetrics], name: Callable[[TopicMetrics], str]
+) -> list[TopicMetrics]:
+    found: dict[str, TopicMetrics] = {}
+    for record in records:
+        before = found.get(name(record))
+        found[name(record)] = record if before is None else before + record
+    return [found[key] for key in sorted(found)]

@@ -76,6 +76,10 @@ class PulsarConnector:
         """Tell whether a name is a partition's: any other may have partitions."""
         return names.partition(topic) is not None
 
+    def group(self, topic: str) -> str:
+        """Return tenant and namespace."""
+        return names.namespace(topic)
+
     def is_of(self, topic: str, name: str) -> bool:
         """Tell whether a topic has that name, or is a partition of the one that has."""
         return name in (topic, names.without_partition(topic))

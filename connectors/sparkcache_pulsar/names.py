@@ -78,6 +78,12 @@ def without_place(placed_topic: str) -> str:
     return DOMAIN + rest
 
 
+def namespace(placed_topic: str) -> str:
+    """Return `tenant/namespace` of what `sparkcache.model.placed` made."""
+    parts = without_place(placed_topic).removeprefix(DOMAIN).split("/")
+    return "/".join(parts[:2])
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Key:
     """The key of an object of the offloader: which ledger, which attempt, which part.

@@ -67,6 +67,10 @@ class RocketMQConnector:
         """Tell whether a name is that of one queue."""
         return names.is_one(topic)
 
+    def group(self, topic: str) -> str:
+        """Return cluster and topic: all queues on all brokers."""
+        return names.without_queue(topic)
+
     def is_of(self, topic: str, name: str) -> bool:
         """Tell whether a queue is one of those that a name means."""
         return names.is_of(topic, name)

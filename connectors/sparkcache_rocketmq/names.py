@@ -118,6 +118,12 @@ def is_of(topic: str, name: str) -> bool:
     return Name.parse(name).means(Name.parse(topic))
 
 
+def without_queue(placed_topic: str) -> str:
+    """Return cluster and topic of a queue, as `sparkcache.model.placed` names it."""
+    *cluster, _, topic, _ = placed_topic.rpartition("#")[2].split("/")
+    return "/".join([*cluster, topic])
+
+
 def position(topic: str, text: str) -> Position:
     """Read a queue offset, or `queueId:offset`; see `Connector.position`."""
     queue = Name.parse(topic).id if topic else None

@@ -45,6 +45,7 @@ def read_scan(
     settings: CacheConfig,
     plans: tuple[Plan, ...],
     following: tuple[tuple[int, Stretch], ...] = (),
+    group: str = "",
 ) -> Iterator[DecodedRun]:
     """Yield the runs of a scan in order, each from the node if there is one.
 
@@ -58,12 +59,22 @@ def read_scan(
         settings: The node's settings.
         plans: The plans under way.
         following: First stretches of partitions that come after this one, by partition.
+        group: Whose the topic is, for the node to count by.
 
     """
     node = None
     if settings.enabled:
         node = _open_node(
-            Open(PROTOCOL_VERSION, scan, reader, epoch, settings, plans, following)
+            Open(
+                PROTOCOL_VERSION,
+                scan,
+                reader,
+                epoch,
+                settings,
+                plans,
+                following,
+                group,
+            )
         )
     with closing(_Runs(scan, node)) as runs:
         for at, stretch in enumerate(scan.stretches):

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 
     from sparkcache.model import RunKey, Slot
     from sparkcache.node.task import Peer, Span, Task
+    from sparkcache.node.topic_counts import TopicCounts
 
 _MOST_PREPARED = 8  # by each loader
 
@@ -97,10 +98,15 @@ class Loads:
     """The loads under way and those that wait for a loader."""
 
     def __init__(
-        self, room: Room, counts: Counter[str], now: Callable[[], float]
+        self,
+        room: Room,
+        counts: Counter[str],
+        topics: TopicCounts,
+        now: Callable[[], float],
     ) -> None:
         self._room = room
         self._count = counts
+        self._topics = topics
         self._now = now
         self._idle: list[Peer] = []
         self._busy: dict[Peer, Flight] = {}
@@ -219,10 +225,11 @@ class Loads:
 
     def ended(self, peer: Peer, message: Ended) -> None:
         """A loader is through with its load."""
-        self._count["gets"] += message.gets
-        self._count["received_bytes"] += message.received_bytes
-        self._count["retries"] += message.retries
         flight = self._heard(peer)
+        topic = self._topics.of(flight.load.ledger.topic)
+        topic.gets += message.gets
+        topic.received_bytes += message.received_bytes
+        self._count["retries"] += message.retries
         del self._busy[peer]
         self._idle.append(peer)
         self._give_up(flight, Refused("the load ended before this run"))
@@ -327,7 +334,7 @@ class Loads:
 
     def _start(self, peer: Peer, flight: Flight) -> None:
         self._busy[peer] = flight
-        self._count["loads"] += 1
+        self._topics.of(flight.load.ledger.topic).loads += 1
         flight.heard_s = self._now()
         scan = flight.scan
         peer.send(
@@ -383,7 +390,8 @@ class Loads:
         del self._by_key[flight.key(run.index)]
         flight.next = run.index + 1
         flight.streams += flight.waiters.pop(run.index, [])
-        self._count["served_bytes"] += run.size_bytes * len(flight.streams)
+        topic = self._topics.of(flight.load.ledger.topic)
+        topic.served_bytes += run.size_bytes * len(flight.streams)
         self._answer(peer, flight, Deny(len(flight.streams)))
 
     def _cancel(self, peer: Peer, flight: Flight) -> None:

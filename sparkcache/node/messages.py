@@ -1,8 +1,8 @@
 """What tasks, the node and its loaders say to each other.
 
-    task -> node      Open, Take, Finish, EndPlans, Ask
+    task -> node      Open, Take, Finish, EndPlans, Ask, AskTopics
     node -> task      Served and Streamed (with a descriptor), Placed, Failed, Refused,
-                      Patience, Told
+                      Patience, Told, ToldTopics
     node -> loader    Start, Grant, Deny, Cancel, Prepare, Forget, Unmap
     loader -> node    Decoded, Loaded, Streamed (with a descriptor), Passed, Ended,
                       Failed
@@ -26,7 +26,7 @@ from sparkcache.consumers import Plan, Reader
 from sparkcache.errors import SourceError
 from sparkcache.fetch.load import Load
 from sparkcache.fetch.stretch import Scan, Stretch
-from sparkcache.metrics import Metrics
+from sparkcache.metrics import Metrics, TopicMetrics
 from sparkcache.model import Slot
 
 PROTOCOL_VERSION = 4
@@ -41,7 +41,7 @@ class Open(Message, frozen=True):
 
     `epoch` orders the settings and plans of an application: what a task of a newer
     stage says holds. `following` are the first stretches of partitions that come
-    after this one, by partition.
+    after this one, by partition. `group` is whose the topic is, to count by.
     """
 
     version: int
@@ -51,6 +51,7 @@ class Open(Message, frozen=True):
     settings: CacheConfig
     plans: tuple[Plan, ...]
     following: tuple[tuple[int, Stretch], ...] = ()
+    group: str = ""
 
 
 class Take(Message, frozen=True):
@@ -81,6 +82,10 @@ class EndPlans(Message, frozen=True):
 
 class Ask(Message, frozen=True):
     """Wants the node's metrics."""
+
+
+class AskTopics(Message, frozen=True):
+    """Wants the node's metrics by topic."""
 
 
 class Served(Message, frozen=True):
@@ -137,6 +142,12 @@ class Told(Message, frozen=True):
     """The node's metrics."""
 
     metrics: Metrics
+
+
+class ToldTopics(Message, frozen=True):
+    """The node's metrics by topic."""
+
+    topics: tuple[TopicMetrics, ...]
 
 
 class Start(Message, frozen=True):
@@ -217,7 +228,9 @@ class Ended(Message, frozen=True):
     retries: int
 
 
-FromTask: TypeAlias = Open | Take | Finish | EndPlans | Ask
-ToTask: TypeAlias = Served | Placed | Streamed | Failed | Refused | Patience | Told
+FromTask: TypeAlias = Open | Take | Finish | EndPlans | Ask | AskTopics
+ToTask: TypeAlias = (
+    Served | Placed | Streamed | Failed | Refused | Patience | Told | ToldTopics
+)
 ToLoader: TypeAlias = Start | Grant | Deny | Cancel | Prepare | Forget | Unmap
 FromLoader: TypeAlias = Decoded | Passed | Loaded | Streamed | Ended | Failed

@@ -17,6 +17,7 @@ from sparkcache.node.lifetime import watch
 from sparkcache.node.loader import fork_loader
 from sparkcache.node.messages import (
     Ask,
+    AskTopics,
     Decoded,
     Ended,
     EndPlans,
@@ -233,6 +234,8 @@ class _TaskConnection:
                 service.end_plans(message)
             case Ask():
                 service.ask(self._channel)
+            case AskTopics():
+                service.ask_topics(self._channel)
             case _:
                 self._channel.close()
 

@@ -23,9 +23,11 @@ from sparkcache.node.messages import (
     Refused,
     Served,
     Told,
+    ToldTopics,
 )
 from sparkcache.node.read_ahead import ReadAhead
 from sparkcache.node.recorder import Recorder
+from sparkcache.node.topic_counts import TopicCounts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from sparkcache.config import CacheConfig
     from sparkcache.consumers import Reader, Reading
     from sparkcache.fetch.stretch import Scan
+    from sparkcache.metrics import TopicMetrics
     from sparkcache.model import RunKey
     from sparkcache.node.messages import (
         Decoded,
@@ -115,7 +118,8 @@ class Service:
         self._tasks: set[Task] = set()
         self._count: Counter[str] = Counter()
         self._peak_bytes = 0
-        self.loads = Loads(self, self._count, now)
+        self._topics = TopicCounts()
+        self.loads = Loads(self, self._count, self._topics, now)
         self._ahead = ReadAhead(self, self.loads)
 
     def __repr__(self) -> str:
@@ -142,6 +146,7 @@ class Service:
             plan_ids = tuple(plan.id for plan in message.plans)
             task.reading = self._reading(message.reader, plan_ids, message.scan)
             self._ahead.open(task, message, self._now())
+            self._topics.meet(message.scan.stretches[0].ledger.topic, message.group)
         self._tasks.add(task)
         self.loads.proceed()
 
@@ -162,13 +167,17 @@ class Service:
         self._ahead.taken(task)
         self._recorder.take(task.reading, task.stretches[place[0]], place[1])
         key = task.key(place)
-        self._count["requests"] += 1
+        count = self._topics.of(key.ledger.topic)
+        count.requests += 1
         cached = self._planned.take(task.reading, key, self._now())
         if cached is not None:
-            self._count["hits"] += 1
+            count.hits += 1
             self._serve(task, cached)
         else:
-            self._count["waits" if key in self.loads else "misses"] += 1
+            if key in self.loads:
+                count.waits += 1
+            else:
+                count.misses += 1
             self.loads.wait(task, place)
             self._ahead.proceed(task, self.config)
         self.loads.proceed()
@@ -203,6 +212,10 @@ class Service:
     def ask(self, peer: Peer) -> None:
         """Somebody wants to know."""
         peer.send(Told(self.metrics()))
+
+    def ask_topics(self, peer: Peer) -> None:
+        """Somebody wants to know, topic by topic."""
+        peer.send(ToldTopics(self.topic_metrics()))
 
     # Loaders
 
@@ -350,6 +363,7 @@ class Service:
         core = self._cache.counters
         return Metrics(
             **self._count,
+            **self._topics.totals(),
             evicted_by_size=core.evicted,
             evicted_by_ttl=core.expired,
             evicted_by_last_read=core.read_out,
@@ -359,12 +373,20 @@ class Service:
             wasted_bytes=core.wasted_bytes,
             requeues=core.requeued_expired + core.requeued_evicted,
             runs=len(self._cache),
+            kept_bytes=self._cache.kept_bytes,
             held_bytes=self._cache.held_bytes,
             peak_bytes=self._peak_bytes,
         )
 
+    def topic_metrics(self) -> tuple[TopicMetrics, ...]:
+        """Return what was counted so far of each topic."""
+        return self._topics.records()
+
     def check(self) -> None:
         """Assert the invariants. For tests."""
+        topics = self.topic_metrics()
+        assert sum(topic.runs for topic in topics) == len(self._cache)
+        assert sum(topic.kept_bytes for topic in topics) == self._cache.kept_bytes
         self._planned.check(self._now())
         self.loads.check()
         self._ahead.check()
@@ -387,14 +409,13 @@ class Service:
         self._cache.pin(cached)
         task.pins[task.cursor] = cached
         task.waiting = False
-        self._count["served_bytes"] += cached.size_bytes
+        self._topics.of(cached.key.ledger.topic).served_bytes += cached.size_bytes
         task.peer.send(Served(cached.size_bytes), cached.value)
         self._ahead.served(task, cached)
         self._ahead.proceed(task, self.config)
 
     def _count_inserted(self, run: CachedRun[int], span: Span) -> None:
-        self._count["inserts"] += 1
-        self._count["loaded_bytes"] += run.size_bytes
+        self._topics.of(run.key.ledger.topic).insert(run.size_bytes)
         if run.ahead:
             self._count["loaded_ahead"] += 1
             self._ahead.loaded(run.key, span)
@@ -426,6 +447,7 @@ class Service:
         for cached in removed:
             self._ahead.removed(cached)
             self._close_fd(cached.value)
+            self._topics.of(cached.key.ledger.topic).evict(cached.size_bytes)
 
 
 def _warn_of(ttl: Ttl) -> None:

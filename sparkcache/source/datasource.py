@@ -183,6 +183,7 @@ class _Reader(DataSourceReader):
             settings=of_node,
             plans=task.plans,
             following=tuple((part, first) for part, first in following if first),
+            group=connector.group(consumer.topic),
         )
         topic = self._maps[consumer.topic]
         resolver = connector.resolver(

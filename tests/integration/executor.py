@@ -32,7 +32,7 @@ from sparkcache.model import ReadToken
 from sparkcache.node.address import Address
 from sparkcache.node.channel import Channel
 from sparkcache.node.client import read_scan
-from sparkcache.node.messages import Ask, Told, ToTask
+from sparkcache.node.messages import Ask, AskTopics, Told, ToldTopics, ToTask
 from sparkcache.source.options import ScanOptions
 from sparkcache.source.partitions import partition, stretch, wanted
 from sparkcache.storage import Traffic, open_storage
@@ -41,7 +41,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from sparkcache.connector import DecodedRun
-    from sparkcache.metrics import Metrics
+    from sparkcache.metrics import Metrics, TopicMetrics
+    from sparkcache.node.messages import Message
 
 DEADLINE_S = 30.0
 TOPIC = "persistent://shop/eu/orders"
@@ -103,12 +104,20 @@ class Executor:
         )
 
     def metrics(self) -> Metrics:
+        answer = self._answer_to(Ask())
+        assert isinstance(answer, Told)
+        return answer.metrics
+
+    def topic_metrics(self) -> tuple[TopicMetrics, ...]:
+        answer = self._answer_to(AskTopics())
+        assert isinstance(answer, ToldTopics)
+        return answer.topics
+
+    def _answer_to(self, question: Message) -> ToTask:
         channel: Channel[ToTask] = Channel(self.address.connect(DEADLINE_S), ToTask)
         with closing(channel):
-            channel.send(Ask())
-            answer, _ = channel.receive()
-            assert isinstance(answer, Told)
-            return answer.metrics
+            channel.send(question)
+            return channel.receive()[0]
 
 
 def whole_topic(directory: Path, config: CacheConfig) -> Scan:

@@ -107,6 +107,9 @@ def test_tasks_that_begin_together_elect_one_node(
         for path in executor.topic.iterdir()
         if not path.name.endswith("-index")
     )
+    (topic,) = executor.topic_metrics()
+    assert (topic.requests, topic.gets) == (metrics.requests, metrics.gets)
+    assert (topic.runs, topic.kept_bytes) == (metrics.runs, metrics.kept_bytes)
     mode = stat.S_IMODE(executor.address.directory.stat().st_mode)
     assert mode == 0o700
 

@@ -314,6 +314,7 @@ class World:
         settings: CacheConfig | None = None,
         part: int = 0,
         following: tuple[tuple[int, Stretch], ...] = (),
+        group: str = "",
     ) -> Reader:
         stage = next(self._stages) if stage is None else stage
         scan = Scan(ROOT, self.config, stretches)
@@ -331,6 +332,7 @@ class World:
                 settings or self.service.config,
                 plans,
                 following,
+                group,
             ),
         )
         return reader

@@ -31,6 +31,7 @@ from sparkcache.node.messages import (
     Streamed,
     Take,
     Told,
+    ToldTopics,
 )
 from sparkcache.node.task import Task
 
@@ -673,6 +674,29 @@ def test_metrics_are_told() -> None:
     world, peer = World(), FakePeer()
     world.service.ask(peer)
     assert peer.sent == [(Told(world.service.metrics()), None)]
+    world.service.ask_topics(peer)
+    assert peer.sent[1:] == [(ToldTopics(world.service.topic_metrics()), None)]
+
+
+def test_a_topic_is_counted_with_its_group() -> None:
+    world = World()
+    world.loader()
+    world.read(world.of(0, 2, group="shop/eu"))
+    world.read(world.of(0, 3))
+    (topic,) = world.service.topic_metrics()
+    assert (topic.topic, topic.group) == (TOPIC, "shop/eu")
+    assert topic.requests == topic.hits + topic.waits + topic.misses == 5
+    assert (topic.inserts, topic.loaded_bytes, topic.served_bytes) == (
+        3,
+        3 * SIZE,
+        5 * SIZE,
+    )
+    assert (topic.runs, topic.kept_bytes, topic.evictions) == (3, 3 * SIZE, 0)
+    for reader in list(world.readers):
+        reader.leave()
+    world.service.configure(replace(CONFIG, max_bytes=SIZE))
+    (topic,) = world.service.topic_metrics()
+    assert (topic.runs, topic.kept_bytes, topic.evictions) == (1, SIZE, 2)
 
 
 @pytest.mark.parametrize(("start", "stop"), [(0, 0), (5, 3), (-1, 3), (0, RUNS + 1)])

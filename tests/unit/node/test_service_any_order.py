@@ -17,6 +17,7 @@ from hypothesis.stateful import (
 )
 from node_world import CONFIG, SIZE, FakeLoader, Reader, World, plan, stretch
 
+from sparkcache.metrics import TopicMetrics
 from sparkcache.node.offsets import Offsets
 
 RUNS = 8
@@ -166,7 +167,13 @@ class ServiceMachine(RuleBasedStateMachine):
             return
         world = self.world
         world.service.check()
-        assert world.memory_bytes() <= world.service.metrics().held_bytes
+        metrics = world.service.metrics()
+        assert world.memory_bytes() <= metrics.held_bytes
+        assert metrics.requests == metrics.hits + metrics.waits + metrics.misses
+        assert metrics.kept_bytes == metrics.runs * SIZE <= metrics.held_bytes
+        topic = sum(world.service.topic_metrics(), TopicMetrics())
+        for name in ("requests", "served_bytes", "loads", "inserts", "runs"):
+            assert getattr(topic, name) == getattr(metrics, name)
 
     def teardown(self) -> None:
         if not hasattr(self, "world"):
