@@ -33,6 +33,7 @@ CONF_FILE_VARIABLE = "SPARKCACHE_CONF"
 
 _LONGEST_S = 1_000_000_000  # endless, for any practical purpose, and yet a number
 _SEPARATOR = re.compile(r"\s*=\s*|\s+")
+ENGINES = ("runs", "ring")
 POLICIES = ("next-read", "expected-reads", "lru")
 
 Setting: TypeAlias = "bool | int | float | str | None"
@@ -132,6 +133,24 @@ class CacheConfig:
     )
     partition_bytes: int = _bytes(
         64 << 20, "Stored bytes of a Spark partition, about.", least=1024, scan=True
+    )
+    engine: str = _setting(
+        ENGINES[0],
+        "How runs are held. runs: each by itself, and which goes next is for policy to "
+        "say. ring: in segments that are written round and round, the oldest given up "
+        "whole (PIP-174); policy, trigger, watermark, maxRequeues and all ttl settings "
+        "mean nothing then. A change empties the cache.",
+        parse=str,
+    )
+    segment_bytes: int = _bytes(
+        0,
+        "Size of a ring's segment; a run that is larger is served without being kept. "
+        "There are two at least. 0: a 32nd of maxBytes, or 16m where that is more.",
+    )
+    copy_entries: bool = _bool(
+        True,
+        "Runs of a ring lie in its segments, which readers map once. Off: each has "
+        "memory of its own, and a segment is a list of them.",
     )
     policy: str = _setting(
         POLICIES[0],
@@ -239,10 +258,11 @@ class CacheConfig:
                 raise ConfigError(
                     f"{option_name(spec)}={show(value)}: must be {limits}"
                 )
-        if self.policy not in POLICIES:
-            raise ConfigError(
-                f"policy={self.policy!r}: must be one of {', '.join(POLICIES)}"
-            )
+        for name, known in (("policy", POLICIES), ("engine", ENGINES)):
+            if getattr(self, name) not in known:
+                raise ConfigError(
+                    f"{name}={getattr(self, name)!r}: must be one of {', '.join(known)}"
+                )
         if self.endpoint and not self.endpoint.startswith(("http://", "https://")):
             raise ConfigError(
                 f"endpoint={self.endpoint!r}: must be a URL such as "

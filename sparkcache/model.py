@@ -118,7 +118,7 @@ class RunKey:
 
 
 class Segment(NamedTuple):
-    """A piece of memory for many runs, by a number that no other one ever has."""
+    """A piece of memory for many runs: its number in the ring, and its size."""
 
     number: int
     size_bytes: int

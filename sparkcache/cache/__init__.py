@@ -1,7 +1,8 @@
 """Which runs are held, how long, and which goes next. Pure: no I/O, no clock.
 
 Start with `engine`, then `run_cache` and `ring_cache`, which are one each, and
-`planned_cache`, which joins either with what is planned. Every other module is a part of these.
+`planned_cache`, which joins either with what is planned. Every other module is a part
+of these.
 """
 
 from sparkcache.cache.cached_run import CachedRun, Place

@@ -39,6 +39,10 @@ class Engine(Protocol[V]):
         """What counts towards the limit."""
 
     @property
+    def is_idle(self) -> bool:
+        """Whether nothing is kept, or going to be, or mapped by a reader."""
+
+    @property
     def kept_bytes(self) -> int:
         """What look-ups can find."""
 
@@ -90,7 +94,7 @@ class Engine(Protocol[V]):
         """Note that a reader let go; returns whether the run's bytes went with it."""
 
     def mark_read(self, key: RunKey, now_s: float) -> int | None:
-        """Note that a planned read is done; returns how many are left, if it is held."""
+        """Note that a planned read is done; returns how many are left, if held."""
 
     def set_expected(self, key: RunKey, expected_reads: int, now_s: float) -> bool:
         """Say anew how many reads are to come; returns whether the run is held."""

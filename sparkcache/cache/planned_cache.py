@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from sparkcache.cache.counters import Counters
 from sparkcache.cache.ring_cache import RingCache
 from sparkcache.cache.run_cache import RunCache
 from sparkcache.consumers import Forecast
@@ -42,11 +43,7 @@ class PlannedCache(Generic[V]):
 
     def __init__(self, settings: Settings) -> None:
         self._forecast = Forecast()
-        self.runs: Engine[V] = (
-            RunCache(settings, self._forecast)
-            if settings.ring is None
-            else RingCache(settings)
-        )
+        self.runs: Engine[V] = self._engine(settings, Counters())
 
     def __repr__(self) -> str:
         return f"<{self.runs!r}, {self._forecast!r}>"
@@ -140,6 +137,20 @@ class PlannedCache(Generic[V]):
         for run in self.runs.runs():
             if self.runs.peek(run.key, now_s) is run:
                 assert run.expected_reads == self._forecast.expected(run.key)
+
+    def change_engine(self, settings: Settings) -> None:
+        """Go on with an engine that holds nothing yet, where the present one is idle.
+
+        What is planned and what was counted stays.
+        """
+        if not self.runs.is_idle:
+            raise ValueError(f"{self.runs!r} cannot be changed: something is held")
+        self.runs = self._engine(settings, self.runs.counters)
+
+    def _engine(self, settings: Settings, counters: Counters) -> Engine[V]:
+        if settings.ring is None:
+            return RunCache(settings, self._forecast, counters)
+        return RingCache(settings, counters)
 
     def _recount(self, plan: Plan, now_s: float) -> list[RunKey]:
         """Count the reads to come anew of what a plan reads; return what has none."""

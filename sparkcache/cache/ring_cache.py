@@ -38,15 +38,16 @@ class RingCache(Generic[V]):
 
     Args:
         settings: The limits; `settings.ring` says what the segments are like.
+        counters: What to count in.
 
     Attributes:
         counters: What has happened so far.
 
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, counters: Counters | None = None) -> None:
         assert settings.ring is not None, "settings of a ring"
-        self.counters = Counters()
+        self.counters = Counters() if counters is None else counters
         self._settings = settings
         self._runs: dict[RunKey, CachedRun[V]] = {}
         self._holdings = Holdings()
@@ -80,6 +81,11 @@ class RingCache(Generic[V]):
     def held_bytes(self) -> int:
         """What counts towards the limit."""
         return self._segments.held_bytes
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is kept, reserved or lent."""
+        return not self._holdings.held.runs
 
     @property
     def kept_bytes(self) -> int:

@@ -53,14 +53,20 @@ class RunCache(Generic[V]):
     Args:
         settings: The limits and the policy.
         foreseen: What the policy NEXT_READ goes by. If None, nothing is.
+        counters: What to count in.
 
     Attributes:
         counters: What has happened so far.
 
     """
 
-    def __init__(self, settings: Settings, foreseen: Foreseen | None = None) -> None:
-        self.counters = Counters()
+    def __init__(
+        self,
+        settings: Settings,
+        foreseen: Foreseen | None = None,
+        counters: Counters | None = None,
+    ) -> None:
+        self.counters = Counters() if counters is None else counters
         self._settings = settings
         self._runs: dict[RunKey, CachedRun[V]] = {}
         self._topics: dict[str, dict[CachedRun[V], None]] = {}
@@ -96,6 +102,11 @@ class RunCache(Generic[V]):
     def held_bytes(self) -> int:
         """What counts towards the limit: kept, reserved and lent."""
         return self._holdings.held.bytes
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is kept, reserved or lent."""
+        return not self._holdings.held.runs
 
     @property
     def kept_bytes(self) -> int:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from sparkcache.connector import DecodedRun
     from sparkcache.memory.encoded import EncodedRun
-    from sparkcache.model import Slot
+    from sparkcache.model import Segment, Slot
 
 
 class MappedSegments:
@@ -58,7 +58,7 @@ class MappedSegments:
             return decode(pa.py_buffer(part))
 
     def _part(self, slot: Slot) -> memoryview:
-        view = None if slot.segment is None else self._views.get(slot.segment)
+        view = None if slot.segment is None else self._views.get(slot.segment.number)
         end = slot.offset + slot.size_bytes
         if view is None or not 0 <= slot.offset < end <= len(view):
             raise CacheUnavailable(f"the node names {slot}, which there is not")
@@ -69,22 +69,18 @@ class WritableSegments:
     """The segments that a loader has got, each mapped once."""
 
     def __init__(self) -> None:
-        self._mappings: dict[int, mmap.mmap] = {}
+        self._views: dict[int, memoryview] = {}
 
     def add(self, number: int, fd: int) -> None:
         """Map a segment; the descriptor stays the caller's. Raises OSError."""
-        self._mappings[number] = mmap.mmap(fd, os.fstat(fd).st_size)
+        self._views[number] = memoryview(mmap.mmap(fd, os.fstat(fd).st_size))
 
-    def write(self, slot: Slot, run: EncodedRun) -> None:
+    def write(self, run: EncodedRun, segment: Segment, offset: int) -> None:
         """Write a run where it was granted room."""
-        assert slot.segment is not None, "the run has memory of its own"
-        end = slot.offset + slot.size_bytes
-        with memoryview(self._mappings[slot.segment])[slot.offset : end] as part:
-            run.write(pa.FixedSizeBufferWriter(pa.py_buffer(part)))
+        part = self._views[segment.number][offset : offset + run.size_bytes]
+        run.write(pa.FixedSizeBufferWriter(pa.py_buffer(part)))
 
     def forget(self, numbers: Iterable[int]) -> None:
         """Unmap segments, those that are here."""
         for number in numbers:
-            mapping = self._mappings.pop(number, None)
-            if mapping is not None:
-                mapping.close()
+            self._views.pop(number, None)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import fcntl
+import logging
 import os
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
@@ -15,9 +16,11 @@ from weakref import WeakKeyDictionary
 from sparkcache.errors import CacheUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection
 
-    from sparkcache.model import Slot
+    from sparkcache.model import Segment
+
+_log = logging.getLogger(__name__)
 
 _SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
 _FALLOC_FL_KEEP_SIZE, _FALLOC_FL_PUNCH_HOLE = 1, 2
@@ -43,44 +46,49 @@ class Segments:
     def __len__(self) -> int:
         return len(self._segments)
 
-    def create(self, number: int, size_bytes: int) -> None:
-        """Create a segment unless it is there. Raises OSError."""
-        if number not in self._segments:
-            self._segments[number] = _create(size_bytes)
+    def __contains__(self, segment: Segment) -> bool:
+        return segment.number in self._segments
 
-    def for_writer(self, slot: Slot, writer: object) -> int | None:
+    def create(self, segment: Segment) -> None:
+        """Create a segment. Raises OSError."""
+        self._segments[segment.number] = _create(segment.size_bytes)
+
+    def to_write(self, segment: Segment, writer: object) -> int | None:
         """Return what a writer needs to write there; None if it has got it already."""
-        return self._segment(slot).writable if self._is_new(slot, writer) else None
+        if not self._meets(segment, writer):
+            return None
+        return self._segments[segment.number].writable
 
-    def for_reader(self, slot: Slot, reader: object) -> int | None:
+    def to_read(self, segment: Segment, reader: object) -> int | None:
         """Return what a reader needs to read there; None if it has got it already."""
-        return self._segment(slot).readable if self._is_new(slot, reader) else None
+        if not self._meets(segment, reader):
+            return None
+        return self._segments[segment.number].readable
 
-    def is_known(self, slot: Slot, to: object) -> bool:
-        """Tell whether somebody has got the segment that a run lies in."""
-        return slot.segment in self._known.get(to, ())
+    def is_known(self, segment: Segment, to: object) -> bool:
+        """Tell whether somebody has got a segment."""
+        return segment.number in self._known.get(to, ())
 
-    def discard(self, numbers: Iterable[int]) -> None:
-        """Free segments, those that are there."""
-        for number in numbers:
-            segment = self._segments.pop(number, None)
-            if segment is not None:
-                _free(segment)
+    def keep_only(self, numbers: Collection[int]) -> tuple[int, ...]:
+        """Free all others; return their numbers, which may be given anew."""
+        gone = tuple(number for number in self._segments if number not in numbers)
+        for number in gone:
+            _free(self._segments.pop(number))
+        if gone:
+            for known in self._known.values():
+                known.difference_update(gone)
+        return gone
 
     def close(self) -> None:
         """Free them all."""
-        self.discard(list(self._segments))
+        self.keep_only(())
 
-    def _segment(self, slot: Slot) -> _Segment:
-        assert slot.segment is not None, "the run has memory of its own"
-        return self._segments[slot.segment]
-
-    def _is_new(self, slot: Slot, to: object) -> bool:
-        assert slot.segment is not None, "the run has memory of its own"
-        known = self._known.setdefault(to, set())
-        if slot.segment in known:
+    def _meets(self, segment: Segment, who: object) -> bool:
+        """Tell whether somebody gets a segment for the first time."""
+        known = self._known.setdefault(who, set())
+        if segment.number in known:
             return False
-        known.add(slot.segment)
+        known.add(segment.number)
         return True
 
 
@@ -105,8 +113,8 @@ def _create(size_bytes: int) -> _Segment:
 def _free(segment: _Segment) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     mode = _FALLOC_FL_KEEP_SIZE | _FALLOC_FL_PUNCH_HOLE
-    libc.fallocate(
-        segment.writable, mode, ctypes.c_int64(0), ctypes.c_int64(segment.size_bytes)
-    )
+    whole = ctypes.c_int64(0), ctypes.c_int64(segment.size_bytes)
+    if libc.fallocate(segment.writable, mode, *whole):
+        _log.warning("a segment was not emptied: %s", os.strerror(ctypes.get_errno()))
     os.close(segment.writable)
     os.close(segment.readable)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import logging
 import os
 from contextlib import closing, suppress
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
 
 from sparkcache.errors import CacheUnavailable
 from sparkcache.fetch.direct import DirectReader
-from sparkcache.memory import map_run, read_run
+from sparkcache.memory.pipe import read_run
+from sparkcache.memory.sealed import map_run
+from sparkcache.memory.segment import MappedSegments
 from sparkcache.node.address import Address
 from sparkcache.node.channel import Channel
 from sparkcache.node.launch import connect
@@ -19,6 +22,7 @@ from sparkcache.node.messages import (
     Finish,
     Open,
     Patience,
+    Placed,
     Refused,
     Served,
     Streamed,
@@ -33,6 +37,9 @@ if TYPE_CHECKING:
     from sparkcache.connector import DecodedRun
     from sparkcache.consumers import Plan, Reader
     from sparkcache.fetch.stretch import Scan, Stretch
+    from sparkcache.model import Slot
+
+Place: TypeAlias = tuple[int, int]
 
 _log = logging.getLogger(__name__)
 
@@ -132,16 +139,28 @@ class NodeReader:
         self._channel = channel
         self._opening: Open | None = opening
         self._timeout_s = opening.settings.request_timeout_s
-        self._current: tuple[int, int] | None = None
+        self._scan = opening.scan
+        self._current: Place | None = None
+        self._read: list[Place] = []
         self._mapped = 0
-        self._unmapped: list[tuple[int, int]] = []
+        self._unmapped: list[Place] = []
+        self._segments = MappedSegments()
+        self._placed: dict[Place, Slot] = {}  # not asked for yet
         self._is_closed = False
 
-    def take(self, place: tuple[int, int]) -> DecodedRun:
+    def take(self, place: Place) -> DecodedRun:
         """Return a run, by stretch and index; the one before is then finished with.
 
         Raises SourceError if it cannot be had at all, CacheUnavailable if not here.
         """
+        self._finish_current()
+        if place not in self._placed:
+            return self._ask(place)
+        self._current = place
+        return self._find(place, self._placed.pop(place))
+
+    def _ask(self, place: Place) -> DecodedRun:
+        """Have the node say where a run is, or send it."""
         if self._opening is not None:
             self._channel.send(self._opening)
             self._opening = None
@@ -153,6 +172,12 @@ class NodeReader:
             case Served() if fd is not None:
                 self._current = place
                 return self._map(place, fd, message.size_bytes)
+            case Placed() if message.slots:
+                self._add_segment(message, fd)
+                places = _places_from(self._scan, place)
+                self._placed.update(zip(places, message.slots, strict=False))
+                self._current = place
+                return self._find(place, self._placed.pop(place))
             case Streamed() if fd is not None:
                 self._current = place
                 return read_run(fd, self._timeout_s)
@@ -164,6 +189,7 @@ class NodeReader:
 
     def finish(self) -> None:
         """Say that the last run is finished with, too."""
+        self._finish_current()
         self._channel.send(Finish(*self._settle()))
 
     def close(self) -> None:
@@ -172,27 +198,55 @@ class NodeReader:
         if not self._mapped:
             self._channel.close()
 
-    def _map(self, place: tuple[int, int], fd: int, size_bytes: int) -> DecodedRun:
-        def on_unmap() -> None:
-            self._unmapped.append(place)
-            self._mapped -= 1
-            if self._is_closed:
-                self.close()
-
+    def _map(self, place: Place, fd: int, size_bytes: int) -> DecodedRun:
+        """Map a run that has memory of its own."""
         self._mapped += 1
         try:
-            return map_run(fd, size_bytes, on_unmap)
+            return map_run(fd, size_bytes, partial(self._on_unmap, place))
         finally:
             os.close(fd)
 
-    def _settle(self) -> tuple[tuple[tuple[int, int], ...], ...]:
+    def _find(self, place: Place, slot: Slot) -> DecodedRun:
+        """Find a run in a segment that is mapped already."""
+        self._mapped += 1
+        return self._segments.read(slot, partial(self._on_unmap, place))
+
+    def _add_segment(self, message: Placed, fd: int | None) -> None:
+        """Map the segment that may have come along."""
+        if fd is not None:
+            try:
+                if message.segment is not None:
+                    self._segments.add(message.segment, fd)
+            finally:
+                os.close(fd)
+
+    def _on_unmap(self, place: Place) -> None:
+        self._unmapped.append(place)
+        self._mapped -= 1
+        if self._is_closed:
+            self.close()
+
+    def _finish_current(self) -> None:
+        if self._current is not None:
+            self._read.append(self._current)
+            self._current = None
+
+    def _settle(self) -> tuple[tuple[Place, ...], ...]:
         """Return what was read, and what was unmapped, since the last time."""
-        read = () if self._current is None else (self._current,)
-        self._current = None
-        unmapped = []
+        read, self._read = tuple(self._read), []
+        unmapped = list(self._placed)  # the reader has jumped over these
+        self._placed.clear()
         while self._unmapped:  # more may come at any moment, from any thread
             unmapped.append(self._unmapped.pop())
         return read, tuple(unmapped)
+
+
+def _places_from(scan: Scan, place: Place) -> Iterator[Place]:
+    """Yield what a scan reads from a place on."""
+    begin, first = place
+    for at, stretch in enumerate(scan.stretches[begin:], begin):
+        for index in range(first if at == begin else stretch.start, stretch.stop):
+            yield at, index
 
 
 def _open_node(message: Open) -> NodeReader | None:

@@ -30,6 +30,7 @@ from sparkcache.node.messages import (
     Start,
     Streamed,
     ToLoader,
+    Unmap,
 )
 
 if TYPE_CHECKING:
@@ -37,7 +38,9 @@ if TYPE_CHECKING:
 
     from sparkcache.connector import Connector, RawRun
     from sparkcache.fetch.opener import Opener
-    from sparkcache.memory import EncodedRun
+    from sparkcache.memory.encoded import EncodedRun
+    from sparkcache.memory.segment import WritableSegments
+    from sparkcache.model import Slot
 
 _PR_SET_PDEATHSIG = 1
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
@@ -89,6 +92,12 @@ class _Loader:
 
         return Opener()
 
+    @cached_property
+    def _segments(self) -> WritableSegments:
+        from sparkcache.memory.segment import WritableSegments
+
+        return WritableSegments()
+
     def load(self) -> None:
         """Wait for a load and make it."""
         start = self._receive()
@@ -117,7 +126,7 @@ class _Loader:
         self, connector: Connector, start: Start, index: int, raw: RawRun
     ) -> bool:
         """Decode a run and hand it over, if there is room; tell whether to go on."""
-        from sparkcache.memory import EncodedRun
+        from sparkcache.memory.encoded import EncodedRun
 
         ledger = start.load.ledger
         decoded = connector.decode(ledger, raw, start.config.batch_bytes)
@@ -130,11 +139,7 @@ class _Loader:
         answer = self._receive()
         match answer:
             case Grant():
-                fd = encoded.seal()
-                try:
-                    self._channel.send(Loaded(index), fd)
-                finally:
-                    os.close(fd)
+                self._put(encoded, answer.slot, index)
             case Deny():
                 for _ in range(answer.readers):
                     _stream(self._channel, encoded)
@@ -142,11 +147,29 @@ class _Loader:
                 return False
         return not (isinstance(answer, Grant) and answer.last)
 
+    def _put(self, run: EncodedRun, slot: Slot, index: int) -> None:
+        """Write a run where there is room for it, and say so."""
+        if slot.segment is not None:
+            self._segments.write(run, slot.segment, slot.offset)
+            self._channel.send(Loaded(index))
+            return
+        from sparkcache.memory.sealed import seal
+
+        fd = seal(run, slot.size_bytes)
+        try:
+            self._channel.send(Loaded(index), fd)
+        finally:
+            os.close(fd)
+
     def _receive(self) -> ToLoader:
         """Return the next message that is about the present load, or a new one."""
         while True:
-            message, _ = self._channel.receive()
+            message, fd = self._channel.receive()
+            if fd is not None:
+                self._map(message, fd)
             match message:
+                case Unmap():
+                    self._segments.forget(message.segments)
                 case Prepare():
                     self._opener.prepare(
                         message.number, message.root, message.config, message.load
@@ -155,6 +178,14 @@ class _Loader:
                     self._opener.forget(message.number)
                 case _:
                     return message
+
+    def _map(self, message: ToLoader, fd: int) -> None:
+        """Map the segment that comes along with a grant."""
+        try:
+            if isinstance(message, Grant) and message.slot.segment is not None:
+                self._segments.add(message.slot.segment.number, fd)
+        finally:
+            os.close(fd)
 
 
 def _stream(channel: Channel[ToLoader], encoded: EncodedRun) -> None:

@@ -45,6 +45,7 @@ from sparkcache.node.messages import (
     Refused,
     Start,
     Streamed,
+    Unmap,
 )
 from sparkcache.node.offsets import Offsets
 
@@ -204,6 +205,11 @@ class Loads:
         self._learn(flight, message.index, message.offset)
         flight.next = message.index + 1
 
+    def is_granted(self, peer: Peer, has_own_memory: bool) -> bool:
+        """Tell whether a loader was granted room for a run, and of that sort."""
+        slot = self._busy[peer].granted if peer in self._busy else None
+        return slot is not None and (slot.segment is None) == has_own_memory
+
     def loaded(self, peer: Peer, index: int) -> Arrival:
         """A loader hands over a run that it was granted."""
         flight = self._heard(peer)
@@ -261,6 +267,11 @@ class Loads:
     def retire(self) -> Peer | None:
         """Return a loader that has no work, which is forgotten; None if all have."""
         return self._idle.pop() if self._idle else None
+
+    def unmap(self, segments: tuple[int, ...]) -> None:
+        """Tell the loaders which segments are none of the ring's any more."""
+        for peer in (*self._idle, *self._busy):
+            peer.send(Unmap(segments))
 
     def waiting(self) -> list[Task]:
         """List the tasks that wait, once for each time they do."""

@@ -172,7 +172,7 @@ class _Server:
                 service.decoded(peer, message)
             case Passed():
                 service.passed(peer, message)
-            case Loaded() if fd is not None:
+            case Loaded():
                 service.loaded(peer, message.index, fd)
             case Streamed() if fd is not None:
                 try:

@@ -9,10 +9,11 @@ allow, and never beyond what they said they will read.
 from __future__ import annotations
 
 import logging
+import mmap
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from sparkcache.cache import PlannedCache, Policy, Settings, resolve_ttl
+from sparkcache.cache import Policy, Ring, Settings, resolve_ring, resolve_ttl
 from sparkcache.consumers import Located
 from sparkcache.metrics import Metrics
 from sparkcache.model import Position
@@ -21,23 +22,23 @@ from sparkcache.node.messages import (
     PROTOCOL_VERSION,
     Patience,
     Refused,
-    Served,
     Told,
     ToldTopics,
 )
 from sparkcache.node.read_ahead import ReadAhead
 from sparkcache.node.recorder import Recorder
+from sparkcache.node.run_store import RunStore
 from sparkcache.node.topic_counts import TopicCounts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from sparkcache.cache import CachedRun, Ttl
     from sparkcache.config import CacheConfig
     from sparkcache.consumers import Reader, Reading
     from sparkcache.fetch.stretch import Scan
     from sparkcache.metrics import TopicMetrics
-    from sparkcache.model import RunKey
+    from sparkcache.model import RunKey, Slot
     from sparkcache.node.messages import (
         Decoded,
         Ended,
@@ -50,10 +51,12 @@ if TYPE_CHECKING:
     )
     from sparkcache.node.task import Peer, Span, Task
 
-# What a pass lets go of at most, 1 to 5 ms of work: a descriptor costs 6 us to close,
-# and its memory 0.2 ms a MiB.
-_PASS_RUNS = 128
-_PASS_BYTES = 16 << 20
+# What is handed over at once where runs are small: each is pinned until the task has
+# read on.
+_MOST_AT_ONCE = 64
+_AT_ONCE_BYTES = 256 << 10
+
+_DESCRIPTORS = 2  # of each segment: to write and to read
 
 _log = logging.getLogger(__name__)
 
@@ -76,6 +79,18 @@ def cache_settings(config: CacheConfig, max_runs: int) -> Settings:
         max_requeues=config.max_requeues,
         extend_recently_accessed=config.extend_recently_accessed,
         drop_after_last_read=config.drop_after_last_read,
+        granule_bytes=mmap.PAGESIZE,
+        ring=_ring(config, max_runs) if config.engine == "ring" else None,
+    )
+
+
+def _ring(config: CacheConfig, max_runs: int) -> Ring:
+    return resolve_ring(
+        config.max_bytes,
+        config.segment_bytes,
+        copies=config.copy_entries,
+        most_segments=max(max_runs // _DESCRIPTORS, 1),
+        granule_bytes=mmap.PAGESIZE,
     )
 
 
@@ -106,24 +121,22 @@ class Service:
         self._epoch = -1
         self._max_runs = max_runs
         self._now = now
-        self._close_fd = close_fd
         self._on_configure = on_configure
         self._recorder = Recorder(now) if recorder is None else recorder
         self._recorder.configure(config.trace)
-        self._planned = PlannedCache[int](cache_settings(config, max_runs))
-        self._cache = self._planned.runs
-        self._coming: Settings | None = None  # once nothing is overdue by the present
-        self._pass_runs = _PASS_RUNS
-        _warn_of(self._cache.settings.ttl)
+        settings = cache_settings(config, max_runs)
+        self._store = RunStore(
+            settings, now=now, close_fd=close_fd, on_free=self._freed
+        )
+        _warn_of(settings.ttl)
         self._tasks: set[Task] = set()
         self._count: Counter[str] = Counter()
-        self._peak_bytes = 0
         self._topics = TopicCounts()
         self.loads = Loads(self, self._count, self._topics, now)
-        self._ahead = ReadAhead(self, self.loads)
+        self._ahead = ReadAhead(self._store, self.loads)
 
     def __repr__(self) -> str:
-        return f"Service({len(self._tasks)} tasks, {self.loads!r}, {self._planned!r})"
+        return f"Service({len(self._tasks)} tasks, {self.loads!r}, {self._store!r})"
 
     # Tasks
 
@@ -140,7 +153,8 @@ class Service:
         if message.epoch >= self._epoch:
             self._epoch = message.epoch
             self.configure(message.settings)
-        self._recorder.begin(self._planned.begin(message.plans, self._now()))
+        plans = self._store.planned.begin(message.plans, self._now())
+        self._recorder.begin(plans)
         task.begin(message.scan)
         if message.scan.stretches:
             plan_ids = tuple(plan.id for plan in message.plans)
@@ -163,21 +177,10 @@ class Service:
             task.peer.close()
             return
         self._settle(task, message)
-        task.ask(place)
-        self._ahead.taken(task)
-        self._recorder.take(task.reading, task.stretches[place[0]], place[1])
-        key = task.key(place)
-        count = self._topics.of(key.ledger.topic)
-        count.requests += 1
-        cached = self._planned.take(task.reading, key, self._now())
-        if cached is not None:
-            count.hits += 1
-            self._serve(task, cached)
+        run = self._come_to(task, place)
+        if run is not None:
+            self._serve(task, run, *self._following(task, run))
         else:
-            if key in self.loads:
-                count.waits += 1
-            else:
-                count.misses += 1
             self.loads.wait(task, place)
             self._ahead.proceed(task, self.config)
         self.loads.proceed()
@@ -193,10 +196,10 @@ class Service:
         """A task is gone, done or not: what it mapped is unmapped."""
         self._tasks.discard(task)
         for cached in task.pins.values():
-            self._cache.unpin(cached)
+            self._store.runs.unpin(cached)
         task.pins.clear()
         if task.reading is not None:
-            self._planned.close(task.reading)
+            self._store.planned.close(task.reading)
             self._recorder.leave(task.reading)
             task.reading = None
         self.loads.leave(task)
@@ -206,7 +209,7 @@ class Service:
     def end_plans(self, message: EndPlans) -> None:
         """Plans are over: what nobody else waits for is dropped."""
         self._recorder.end(message.ids)
-        self._free(self._planned.end(message.ids, self._now()))
+        self._store.end(message.ids)
         self.loads.proceed()
 
     def ask(self, peer: Peer) -> None:
@@ -234,24 +237,26 @@ class Service:
         self.loads.passed(peer, message)
         self.loads.proceed()
 
-    def loaded(self, peer: Peer, index: int, fd: int) -> None:
-        """A loader hands over a run that it was granted; the descriptor too."""
+    def loaded(self, peer: Peer, index: int, fd: int | None) -> None:
+        """A loader has written a run that it was granted room for.
+
+        The descriptor, which it now owns, is that of the run's own memory.
+        """
+        if not self.loads.is_granted(peer, fd is not None):
+            _log.warning("a loader handed over what it was not granted")
+            if fd is not None:
+                self._store.close_fd(fd)
+            peer.close()
+            return
         run = self.loads.loaded(peer, index)
-        now_s = self._now()
-        overdue = self._cache.expire_run(run.key, now_s)
-        if overdue is not None:  # or it would be kept in the place of this one
-            self._free([overdue])
         ahead = not run.waiters and self._ahead.is_wanted(run.span)
-        cached = self._planned.insert(
-            run.key, fd, size_bytes=run.size_bytes, now_s=now_s, ahead=ahead
-        )
-        if cached is None:
-            self._close_fd(fd)
-        else:
+        cached = self._store.insert(run.key, run.slot, fd, ahead=ahead)
+        if cached is not None:
             self._count_inserted(cached, run.span)
         for task in run.waiters:
-            held = self._cache.get(run.key, now_s) or cached
+            held = self._store.runs.get(run.key, self._now()) or cached
             assert held is not None, "held, or inserted just now"
+            self._pin(task, held)
             self._serve(task, held)
         self.loads.proceed()
 
@@ -278,26 +283,25 @@ class Service:
 
     def is_held(self, key: RunKey) -> bool:
         """Tell whether a run is there to be served."""
-        return self.peek(key) is not None
+        return self._store.peek(key) is not None
 
-    def reserve(self, key: RunKey, size_bytes: int) -> bool:
-        """Make room for a run; False if there can be none, or others need it more."""
-        now_s = self._now()
-        if size_bytes > self._spare_bytes():  # then what is overdue goes first
-            self._free(self._cache.expire(now_s, self._pass_runs, size_bytes))
-        fits, evicted = self._planned.reserve(key, size_bytes, now_s)
-        self._free(evicted)
+    def reserve(self, key: RunKey, size_bytes: int) -> Slot | None:
+        """Make room for a run; None if there can be none, or others need it more."""
         self._recorder.size(key, size_bytes)
-        self._peak_bytes = max(self._peak_bytes, self._cache.held_bytes)
-        return fits
+        return self._store.reserve(key, size_bytes)
 
-    def reserve_spare(self, key: RunKey, size_bytes: int) -> bool:
+    def reserve_spare(self, key: RunKey, size_bytes: int) -> Slot | None:
         """Take room for a run if nothing has to go for it."""
-        return size_bytes <= self._spare_bytes() and self.reserve(key, size_bytes)
+        self._recorder.size(key, size_bytes)
+        return self._store.reserve_spare(key, size_bytes)
 
-    def unreserve(self, size_bytes: int) -> None:
+    def unreserve(self, slot: Slot) -> None:
         """Give back what was reserved."""
-        self._cache.unreserve(size_bytes)
+        self._store.runs.unreserve(slot)
+
+    def way_in(self, slot: Slot, loader: Peer) -> int | None:
+        """Return a descriptor that a loader needs to write there, if it needs one."""
+        return self._store.way_in(slot, loader)
 
     def is_wanted(self, span: Span) -> bool:
         """Tell whether any task waits for a run of a span, or will come to one."""
@@ -306,16 +310,6 @@ class Service:
     def is_near(self, key: RunKey, span: Span, size_bytes: int) -> bool:
         """Tell whether one of a run's readers may be read ahead of so far."""
         return self._ahead.is_near(key, span, size_bytes, self.config)
-
-    # What reading ahead asks
-
-    def peek(self, key: RunKey) -> CachedRun[int] | None:
-        """Look up a run without any effect."""
-        return self._cache.peek(key, self._now())
-
-    def abandon(self, run: CachedRun[int]) -> None:
-        """Note that nobody is coming to a run that was loaded ahead."""
-        self._cache.abandon(run)
 
     # The node
 
@@ -326,23 +320,20 @@ class Service:
         _log.info("settings change: %s", config)
         self.config = config
         self._recorder.configure(config.trace)
-        self._coming = cache_settings(config, self._max_runs)
-        if self._coming.ttl != self._cache.settings.ttl:
-            _warn_of(self._coming.ttl)
+        settings = cache_settings(config, self._max_runs)
+        if settings.ttl != self._store.runs.settings.ttl:
+            _warn_of(settings.ttl)
+        self._store.configure(settings)
         self.expire()
         self._on_configure(config)
 
     def expire(self) -> bool:
-        """Let go of some of what has outlived its time; tell whether there is more.
-
-        Nobody waits for longer than that takes, and nobody is served what is overdue.
-        """
-        now_s = self._now()
-        self._free(self._cache.expire(now_s, self._pass_runs, _PASS_BYTES))
-        if self._coming is not None and not self._cache.is_behind(now_s):
-            settings, self._coming = self._coming, None
-            self._free(self._cache.configure(settings, now_s))
-        return self._cache.is_behind(now_s)
+        """Let go of some of what has outlived its time; tell whether there is more."""
+        is_behind = self._store.expire()
+        gone = self._store.discarded()
+        if gone:
+            self.loads.unmap(gone)
+        return is_behind
 
     def tick(self) -> None:
         """Time has passed."""
@@ -357,10 +348,12 @@ class Service:
     def stop(self) -> None:
         """The node ends."""
         self._recorder.close()
+        self._store.close()
 
     def metrics(self) -> Metrics:
         """Return what was counted so far."""
-        core = self._cache.counters
+        runs = self._store.runs
+        core = runs.counters
         return Metrics(
             **self._count,
             **self._topics.totals(),
@@ -372,10 +365,10 @@ class Service:
             wasted=core.wasted,
             wasted_bytes=core.wasted_bytes,
             requeues=core.requeued_expired + core.requeued_evicted,
-            runs=len(self._cache),
-            kept_bytes=self._cache.kept_bytes,
-            held_bytes=self._cache.held_bytes,
-            peak_bytes=self._peak_bytes,
+            runs=len(runs),
+            kept_bytes=runs.kept_bytes,
+            held_bytes=runs.held_bytes,
+            peak_bytes=self._store.peak_bytes,
         )
 
     def topic_metrics(self) -> tuple[TopicMetrics, ...]:
@@ -385,9 +378,10 @@ class Service:
     def check(self) -> None:
         """Assert the invariants. For tests."""
         topics = self.topic_metrics()
-        assert sum(topic.runs for topic in topics) == len(self._cache)
-        assert sum(topic.kept_bytes for topic in topics) == self._cache.kept_bytes
-        self._planned.check(self._now())
+        runs = self._store.runs
+        assert sum(topic.runs for topic in topics) == len(runs)
+        assert sum(topic.kept_bytes for topic in topics) == runs.kept_bytes
+        self._store.check()
         self.loads.check()
         self._ahead.check()
         assert set(self.loads.waiting()) == {t for t in self._tasks if t.waiting}
@@ -398,20 +392,55 @@ class Service:
             assert task.reading is not None, "it has a run to read"
             key = task.key(place)
             self._recorder.finish(task.reading, key)
-            ordinal = task.ordinal(place)
-            self._free(self._planned.finish(task.reading, ordinal, key, self._now()))
+            self._store.finish(task.reading, task.ordinal(place), key)
         for place in message.released:
             cached = task.pins.pop(place, None)
             if cached is not None:
-                self._cache.unpin(cached)
+                self._store.runs.unpin(cached)
 
-    def _serve(self, task: Task, cached: CachedRun[int]) -> None:
-        self._cache.pin(cached)
-        task.pins[task.cursor] = cached
+    def _come_to(self, task: Task, place: tuple[int, int]) -> CachedRun[int] | None:
+        """Note that a task comes to a run; return it, pinned, if it is held."""
+        assert task.reading is not None, "it has a run to read"
+        task.ask(place)
+        self._ahead.taken(task)
+        self._recorder.take(task.reading, task.stretches[place[0]], place[1])
+        key = task.key(place)
+        count = self._topics.of(key.ledger.topic)
+        count.requests += 1
+        run = self._store.take(task.reading, key)
+        if run is not None:
+            count.hits += 1
+            self._pin(task, run)
+        elif key in self.loads:
+            count.waits += 1
+        else:
+            count.misses += 1
+        return run
+
+    def _following(self, task: Task, run: CachedRun[int]) -> list[CachedRun[int]]:
+        """Come to what follows a run, as far as it can be handed over together."""
+        found: list[CachedRun[int]] = []
+        size_bytes = run.size_bytes
+        for place in task.coming(_MOST_AT_ONCE):
+            held = self._store.peek(task.key(place))
+            if held is None or not self._store.can_follow(held, run.slot, task.peer):
+                break
+            size_bytes += held.size_bytes
+            if size_bytes > _AT_ONCE_BYTES:
+                break
+            self._come_to(task, place)
+            found.append(held)
+        return found
+
+    def _pin(self, task: Task, run: CachedRun[int]) -> None:
+        self._store.runs.pin(run)
+        task.pins[task.cursor] = run
+        self._topics.of(run.key.ledger.topic).served_bytes += run.size_bytes
+        self._ahead.served(task, run)
+
+    def _serve(self, task: Task, *runs: CachedRun[int]) -> None:
         task.waiting = False
-        self._topics.of(cached.key.ledger.topic).served_bytes += cached.size_bytes
-        task.peer.send(Served(cached.size_bytes), cached.value)
-        self._ahead.served(task, cached)
+        self._store.hand_over(runs, task.peer)
         self._ahead.proceed(task, self.config)
 
     def _count_inserted(self, run: CachedRun[int], span: Span) -> None:
@@ -419,9 +448,6 @@ class Service:
         if run.ahead:
             self._count["loaded_ahead"] += 1
             self._ahead.loaded(run.key, span)
-
-    def _spare_bytes(self) -> int:
-        return self._cache.settings.trigger_bytes - self._cache.held_bytes
 
     def _reading(
         self, reader: Reader, plan_ids: tuple[str, ...], scan: Scan
@@ -439,15 +465,14 @@ class Service:
         ]
         first = Position(begin.ledger.id, begin.runs[begin.start].first)
         stop = Position(end.ledger.id, end.runs[end.stop - 1].last + 1)
-        reading = self._planned.open(reader, plan_ids, extents, first, stop)
+        reading = self._store.planned.open(reader, plan_ids, extents, first, stop)
         self._recorder.open(reading, reader, plan_ids, extents, first, stop)
         return reading
 
-    def _free(self, removed: Iterable[CachedRun[int]]) -> None:
-        for cached in removed:
-            self._ahead.removed(cached)
-            self._close_fd(cached.value)
-            self._topics.of(cached.key.ledger.topic).evict(cached.size_bytes)
+    def _freed(self, run: CachedRun[int]) -> None:
+        """Note that a run is held no longer."""
+        self._ahead.removed(run)
+        self._topics.of(run.key.ledger.topic).evict(run.size_bytes)
 
 
 def _warn_of(ttl: Ttl) -> None:

@@ -79,7 +79,9 @@ def table(
     for max_bytes in sizes:
         for policy in policies:
             wanted = replace(config, max_bytes=max_bytes, policy=policy)
-            outcome = simulate(trace, cache_settings(wanted, sys.maxsize))
+            settings = cache_settings(wanted, sys.maxsize)
+            # The oracle knows of no pages.
+            outcome = simulate(trace, replace(settings, granule_bytes=1))
             yield _line(max_bytes, policy, outcome)
         yield _line(max_bytes, "MIN", belady(trace, max_bytes))
 

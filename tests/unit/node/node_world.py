@@ -12,7 +12,16 @@ from sparkcache.config import CacheConfig
 from sparkcache.consumers import Consumer, Plan
 from sparkcache.consumers import Reader as ScanReader
 from sparkcache.fetch import Load, Scan, Stretch
-from sparkcache.model import Extent, Ledger, ObjectId, Position, ReadToken, Run, RunKey
+from sparkcache.model import (
+    Extent,
+    Ledger,
+    ObjectId,
+    Position,
+    ReadToken,
+    Run,
+    RunKey,
+    Segment,
+)
 from sparkcache.node.messages import (
     PROTOCOL_VERSION,
     Cancel,
@@ -98,6 +107,7 @@ class FakeLoader(FakePeer):
         self._index = 0
         self._is_asking = False
         self.prepared: set[int] = set()
+        self.segments: set[Segment] = set()
         world.service.loader_ready(self)
 
     def step(self) -> bool:
@@ -161,10 +171,13 @@ class FakeLoader(FakePeer):
             return False
         self._is_asking = False
         index, self._index = self._index, self._index + 1
-        answer, _ = self.sent.pop(0)
+        answer, fd = self.sent.pop(0)
+        if fd is not None:
+            assert isinstance(answer, Grant)
+            self.segments.add(answer.slot.segment)
         match answer:
             case Grant():
-                fd = self._world.create()
+                fd = self._world.create() if answer.slot.segment is None else None
                 self._world.service.loaded(self, index, fd)
                 if answer.last:
                     self._end()

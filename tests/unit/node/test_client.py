@@ -19,7 +19,8 @@ from sparkcache.connector import DecodedRun, RawRun
 from sparkcache.consumers import Consumer, Reader
 from sparkcache.errors import SourceError
 from sparkcache.fetch import Scan, Stretch
-from sparkcache.memory import EncodedRun
+from sparkcache.memory.encoded import EncodedRun
+from sparkcache.memory.sealed import seal
 from sparkcache.metrics import Metrics
 from sparkcache.model import Extent, Ledger, ObjectId, ReadToken, Run
 from sparkcache.node.address import Address
@@ -137,7 +138,7 @@ def hand_over(channel: Channel[Any], message: Served | Streamed, fd: int) -> Non
 
 def serve(channel: Channel[Any], number: int) -> None:
     encoded = EncodedRun(run_of(number), SCHEMA)
-    hand_over(channel, Served(encoded.size_bytes), encoded.seal())
+    hand_over(channel, Served(encoded.size_bytes), seal(encoded, encoded.size_bytes))
 
 
 def serve_patiently(channel: Channel[Any]) -> None:

@@ -41,7 +41,7 @@ class ServiceMachine(RuleBasedStateMachine):
     )
     def begin(self, max_runs: int, offsets: int, loaders: int, pass_runs: int) -> None:
         self.world = World(CONFIG, max_runs=max_runs)
-        self.world.service._pass_runs = pass_runs
+        self.world.service._store._pass_runs = pass_runs
         self.world.service.loads._offsets = Offsets(offsets)
         for _ in range(loaders):
             self.world.loader()

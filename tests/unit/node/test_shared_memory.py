@@ -16,7 +16,9 @@ import pytest
 
 from sparkcache.connector import DecodedRun
 from sparkcache.errors import CacheUnavailable
-from sparkcache.memory import EncodedRun, map_run, read_run
+from sparkcache.memory.encoded import EncodedRun
+from sparkcache.memory.pipe import read_run
+from sparkcache.memory.sealed import map_run, seal
 from sparkcache.model import Loss
 
 if TYPE_CHECKING:
@@ -43,7 +45,7 @@ def nothing() -> None:
 def sealed() -> Iterator[tuple[int, int]]:
     """A descriptor of the run, and its size."""
     encoded = EncodedRun(RUN, SCHEMA)
-    fd = encoded.seal()
+    fd = seal(encoded, encoded.size_bytes)
     yield fd, encoded.size_bytes
     os.close(fd)
 
@@ -59,9 +61,8 @@ def sealed() -> Iterator[tuple[int, int]]:
 )
 def test_a_run_comes_back_as_it_was(run: DecodedRun) -> None:
     encoded = EncodedRun(run, SCHEMA)
-    fd = encoded.seal()
+    fd = seal(encoded, encoded.size_bytes)
     assert os.fstat(fd).st_size == encoded.size_bytes
-    assert encoded.size_bytes % mmap.PAGESIZE == 0
     found = map_run(fd, encoded.size_bytes, nothing)
     os.close(fd)
     assert found.losses == run.losses
@@ -193,12 +194,13 @@ import os, resource
 import pyarrow as pa
 from sparkcache.connector import DecodedRun
 from sparkcache.errors import CacheUnavailable
-from sparkcache.memory import EncodedRun, map_run
+from sparkcache.memory.encoded import EncodedRun
+from sparkcache.memory.sealed import map_run, seal
 
 schema = pa.schema([("value", pa.binary())])
 batch = pa.record_batch([pa.array([b"x" * (64 << 20)])], schema=schema)
 encoded = EncodedRun(DecodedRun([batch]), schema)
-fd = encoded.seal()
+fd = seal(encoded, encoded.size_bytes)
 pages = int(open("/proc/self/statm").read().split()[0])
 limit = pages * resource.getpagesize() + (8 << 20)
 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
