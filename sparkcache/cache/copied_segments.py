@@ -124,8 +124,13 @@ class CopiedSegments(Generic[V]):
         size_bytes = _aligned(size_bytes)
         if size_bytes > self._segment_bytes:
             return False
-        may_open = self._held_bytes + self._segment_bytes <= self._max_bytes
-        return may_open or bool(self._vacant or self._with_room(size_bytes))
+        if self._with_room(size_bytes) is not None or self._may_open():
+            return True
+        vacant = [self._segments[number].segment for number in self._vacant]
+        if any(map(self._is_as_set, vacant)):
+            return True
+        vacant_bytes = sum(segment.size_bytes for segment in vacant)
+        return self._held_bytes - vacant_bytes + self._segment_bytes <= self._max_bytes
 
     def unreserve(self, slot: Slot) -> None:
         """Give back room that nothing was written to."""

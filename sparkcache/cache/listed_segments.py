@@ -78,9 +78,11 @@ class ListedSegments(Generic[V]):
 
     def has_spare(self, size_bytes: int) -> bool:
         """Whether a run fits and nothing has to go for it."""
-        size_bytes = self._settings.rounded(size_bytes)
-        most_bytes = self._settings.max_bytes - self.held_bytes
-        return size_bytes <= min(most_bytes, self._segment_bytes)
+        held, settings = self._holdings.held, self._settings
+        most_bytes = min(settings.max_bytes - held.bytes, self._segment_bytes)
+        return settings.rounded(size_bytes) <= most_bytes and (
+            held.runs < settings.max_runs
+        )
 
     def unreserve(self, slot: Slot) -> None:
         """Give back room that nothing was written to."""

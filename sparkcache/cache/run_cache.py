@@ -168,8 +168,9 @@ class RunCache(Generic[V]):
 
     def has_spare(self, size_bytes: int) -> bool:
         """Whether a run fits and nothing has to go for it."""
-        settings = self._settings
-        return self.held_bytes + settings.rounded(size_bytes) <= settings.trigger_bytes
+        held, settings = self._holdings.held, self._settings
+        then_bytes = held.bytes + settings.rounded(size_bytes)
+        return then_bytes <= settings.trigger_bytes and held.runs < settings.max_runs
 
     def unreserve(self, slot: Slot) -> None:
         """Give back a reservation that comes to nothing."""

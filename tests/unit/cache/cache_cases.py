@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import inf
 
-from sparkcache.cache import CachedRun, RunCache, Settings, Ttl
-from sparkcache.model import Ledger, ObjectId, Run, RunKey, Slot
+from sparkcache.cache import CachedRun, Engine, RunCache, Settings, Ttl
+from sparkcache.model import Ledger, ObjectId, Run, RunKey
 
 ROCKETMQ = Ttl(create_s=180, after_read_s=10, expected_s=180)
 PULSAR = Ttl(create_s=1, after_read_s=None, expected_s=1)
@@ -23,19 +23,19 @@ def key(index: int, number: int = 0, topic: str = "a") -> RunKey:
 
 
 def put(
-    cache: RunCache[str],
+    cache: Engine[str],
     where: RunKey,
     size_bytes: int = 1,
     *,
     expected_reads: int = 0,
     now_s: float = 0.0,
 ) -> CachedRun[str] | None:
-    fits, _ = cache.reserve(size_bytes, now_s)
-    assert fits
+    slot, _ = cache.reserve(size_bytes, now_s)
+    assert slot is not None
     return cache.insert(
         where,
         str(where),
-        slot=Slot(size_bytes),
+        slot=slot,
         expected_reads=expected_reads,
         now_s=now_s,
     )
