@@ -40,11 +40,20 @@ class Segments:
         self._known: WeakKeyDictionary[object, set[int]] = WeakKeyDictionary()
 
     def __repr__(self) -> str:
-        held_bytes = sum(segment.size_bytes for segment in self._segments.values())
-        return f"Segments({len(self._segments)} of {held_bytes} bytes together)"
+        return f"Segments({len(self)} of {self.size_bytes} bytes together)"
 
     def __len__(self) -> int:
         return len(self._segments)
+
+    @property
+    def numbers(self) -> Collection[int]:
+        """Of the segments that there are."""
+        return self._segments.keys()
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all segments together, whether they were written to or not."""
+        return sum(segment.size_bytes for segment in self._segments.values())
 
     def __contains__(self, segment: Segment) -> bool:
         return segment.number in self._segments

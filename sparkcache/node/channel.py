@@ -13,6 +13,7 @@ import socket
 import struct
 from array import array
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
@@ -75,7 +76,8 @@ class Frames(Generic[T]):
             yield message, fd
 
     def close(self) -> None:
-        """Close the descriptors that nobody took."""
+        """Drop what nobody took, and close its descriptors."""
+        self._data.clear()
         while self._descriptors:
             os.close(self._descriptors.popleft())
 
@@ -183,6 +185,10 @@ class AsyncChannel(Generic[T]):
             if fd is not None:
                 os.close(fd)
         self._unsent.clear()
+        self._end()
+
+    def _end(self) -> None:
+        """Let go of the connection."""
         self._frames.close()
         self._socket.close()
         self._loop.call_soon(self._on_close)
@@ -231,6 +237,30 @@ class AsyncChannel(Generic[T]):
             else:
                 self._unsent.popleft()
         self._loop.remove_writer(self._socket)
+
+
+class PatientChannel(AsyncChannel[T]):
+    """A connection that ends when the other side ends it, for as it may map memory.
+
+    Hanging up tells it to. What it still says is not listened to.
+    """
+
+    def _end(self) -> None:
+        with suppress(OSError):  # it is gone already
+            self._socket.shutdown(socket.SHUT_WR)
+        self._loop.add_reader(self._socket, self._await_end)
+
+    def _await_end(self) -> None:
+        try:
+            data = _receive(self._socket, self._frames)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        self._frames.close()
+        if not data:
+            self._loop.remove_reader(self._socket)
+            super()._end()
 
 
 def _receive(sock: socket.socket, frames: Frames[Any]) -> bytes:

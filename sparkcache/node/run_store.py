@@ -83,6 +83,8 @@ class RunStore:
             self.free(self.runs.expire(now_s, self._pass_runs, size_bytes))
         slot, evicted = self.planned.reserve(key, size_bytes, now_s)
         self.free(evicted)
+        if len(self._segments) > len(self.runs.segments):
+            self._follow()
         if slot is not None and not self._exists(slot):
             self.runs.unreserve(slot)
             slot = None
@@ -169,6 +171,7 @@ class RunStore:
         self.free(self.runs.expire(now_s, self._pass_runs, _PASS_BYTES))
         if self._coming is not None and not self.runs.is_behind(now_s):
             self._change(self._coming, now_s)
+        self._follow()
         return self.runs.is_behind(now_s)
 
     def end(self, plan_ids: Iterable[str]) -> None:
@@ -176,9 +179,8 @@ class RunStore:
         self.free(self.planned.end(plan_ids, self._now()))
 
     def discarded(self) -> tuple[int, ...]:
-        """Free segments that the ring does without; return their numbers."""
-        gone = self._gone + self._segments.keep_only(self.runs.segments)
-        self._gone = ()
+        """Return the numbers of segments that were freed since the last time."""
+        gone, self._gone = self._gone, ()
         return gone
 
     def free(self, removed: Iterable[CachedRun[int]]) -> None:
@@ -195,15 +197,19 @@ class RunStore:
     def check(self) -> None:
         """Assert the invariants. For tests."""
         self.planned.check(self._now())
-        assert len(self._segments) <= len(self.runs.segments)
+        assert all(number in self.runs.segments for number in self._segments.numbers)
         for run in self.runs.runs():
             assert run.slot.segment is None or run.slot.segment in self._segments
+
+    def _follow(self) -> None:
+        """Free the segments that the ring does without."""
+        self._gone += self._segments.keep_only(self.runs.segments)
 
     def _exists(self, slot: Slot) -> bool:
         """Create the segment that a run will lie in, unless it is there."""
         if slot.segment is None or slot.segment in self._segments:
             return True
-        self._gone += self._segments.keep_only(self.runs.segments)
+        self._follow()
         try:
             self._segments.create(slot.segment)
         except OSError as error:

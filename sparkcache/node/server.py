@@ -12,7 +12,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from sparkcache.node.address import Address, require_same_user
-from sparkcache.node.channel import AsyncChannel
+from sparkcache.node.channel import AsyncChannel, PatientChannel
 from sparkcache.node.lifetime import watch
 from sparkcache.node.loader import fork_loader
 from sparkcache.node.messages import (
@@ -214,7 +214,7 @@ class _TaskConnection:
         self, loop: AbstractEventLoop, service: Service, sock: socket.socket
     ) -> None:
         self._service = service
-        self._channel: AsyncChannel[FromTask] = AsyncChannel(
+        self._channel = PatientChannel[FromTask](
             loop, sock, FromTask, on_message=self._says, on_close=self._gone
         )
         self._task = Task(self._channel)

@@ -1,4 +1,4 @@
-"""The ring: what Apache BookKeeper's ReadCache does, and what PIP-174's code did not."""
+"""The ring: what BookKeeper's ReadCache does, and what PIP-174's code did not."""
 
 from __future__ import annotations
 

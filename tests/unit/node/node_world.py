@@ -21,6 +21,7 @@ from sparkcache.model import (
     Run,
     RunKey,
     Segment,
+    Slot,
 )
 from sparkcache.node.messages import (
     PROTOCOL_VERSION,
@@ -37,11 +38,13 @@ from sparkcache.node.messages import (
     Open,
     Passed,
     Patience,
+    Placed,
     Prepare,
     Served,
     Start,
     Streamed,
     Take,
+    Unmap,
 )
 from sparkcache.node.service import Service
 from sparkcache.node.task import Task
@@ -139,14 +142,18 @@ class FakeLoader(FakePeer):
 
     def _look_ahead(self) -> None:
         """Prepare and forget what it is told to."""
-        while self.sent and isinstance(self.sent[0][0], (Prepare, Forget)):
+        while self.sent and isinstance(self.sent[0][0], (Prepare, Forget, Unmap)):
             message, _ = self.sent.pop(0)
-            if isinstance(message, Prepare):
-                assert message.number not in self.prepared
-                self.prepared.add(message.number)
-                self._world.prepared.append(message.load)
-            else:
-                self.prepared.remove(message.number)
+            match message:
+                case Prepare():
+                    assert message.number not in self.prepared
+                    self.prepared.add(message.number)
+                    self._world.prepared.append(message.load)
+                case Forget():
+                    self.prepared.remove(message.number)
+                case Unmap():
+                    gone = {it for it in self.segments if it.number in message.segments}
+                    self.segments -= gone
 
     def fail(self) -> None:
         """Find that the storage does not deliver."""
@@ -177,7 +184,7 @@ class FakeLoader(FakePeer):
             self.segments.add(answer.slot.segment)
         match answer:
             case Grant():
-                fd = self._world.create() if answer.slot.segment is None else None
+                fd = self._put(answer.slot, index)
                 self._world.service.loaded(self, index, fd)
                 if answer.last:
                     self._end()
@@ -189,6 +196,16 @@ class FakeLoader(FakePeer):
             case _:
                 raise AssertionError(answer)
         return True
+
+    def _put(self, slot: Slot, index: int) -> int | None:
+        """Write a run where it was granted room."""
+        if slot.segment is None:
+            return self._world.create()
+        assert slot.segment in self.segments
+        assert self._start is not None
+        load = self._start.load
+        self._world.write(slot, RunKey(load.ledger, load.runs[index]))
+        return None
 
     def _offset(self) -> int:
         assert self._start is not None
@@ -211,9 +228,14 @@ class Reader(FakePeer):
             for at, part in enumerate(scan.stretches)
             for index in range(part.start, part.stop)
         ]
+        self._scan = scan
+        self._every = list(self._places)
         self._asked = 0
+        self._read: list[Place] = []
+        self._placed: dict[Place, Slot] = {}
+        self._segments: set[int] = set()
         self.answers: list[Message] = []
-        self.mapped: dict[Place, int] = {}
+        self.mapped: dict[Place, int | Slot] = {}
         self.is_gone = False
 
     def send(self, message: Message, fd: int | None = None) -> None:
@@ -223,10 +245,31 @@ class Reader(FakePeer):
         if isinstance(message, Patience):
             assert self.is_waiting
             return
+        place = self._places[self._asked - 1]
+        match message:
+            case Served():
+                assert fd in self._world.open_fds
+                self.mapped[place] = fd
+            case Placed():
+                self._find(place, message, fd)
+                message = Served(message.slots[0].size_bytes)
         self.answers.append(message)
-        if isinstance(message, Served):
-            assert fd in self._world.open_fds
-            self.mapped[self._places[self._asked - 1]] = fd
+
+    def _find(self, place: Place, message: Placed, fd: int | None) -> None:
+        assert (fd is None) == (message.segment is None)
+        if message.segment is not None:
+            self._segments.add(message.segment)
+        assert {slot.segment.number for slot in message.slots} <= self._segments
+        places = self._every[self._every.index(place) :]
+        self._placed = dict(zip(places, message.slots, strict=False))
+        self.mapped[place] = self._placed.pop(place)
+
+    def check(self) -> None:
+        """Assert that what is mapped, or could be at once, is what was written."""
+        for place, found in (self.mapped | self._placed).items():
+            if isinstance(found, Slot):
+                at, index = place
+                assert self._world.read_at(found) == self._scan.stretches[at].key(index)
 
     @property
     def is_waiting(self) -> bool:
@@ -252,24 +295,33 @@ class Reader(FakePeer):
 
     def ask(self) -> Message | None:
         """Ask for the next run; return the answer, if it comes at once."""
-        read = self._places[self._asked - 1 : self._asked]
-        released = tuple(place for place in self.mapped if place not in read)
-        for place in released:
-            del self.mapped[place]
+        last = self._places[max(self._asked - 1, 0) : self._asked]
+        self._read += last
         place = self._places[self._asked]
         self._asked += 1
-        self._world.service.take(self.task, Take(*place, tuple(read), released))
+        if place in self._placed:
+            self.mapped[place] = self._placed.pop(place)
+            self.answers.append(Served(SIZE))
+            return self.answers[-1]
+        mapped = [place for place in self.mapped if place not in last]
+        released = (*mapped, *self._placed)
+        for gone in mapped:
+            del self.mapped[gone]
+        self._placed.clear()
+        read, self._read = tuple(self._read), []
+        self._world.service.take(self.task, Take(*place, read, released))
         return None if self.is_waiting else self.answers[-1]
 
     def finish(self) -> None:
         """Say that the last run was read, too, and leave."""
-        last = self._places[self._asked - 1 : self._asked]
-        self._world.service.finish(self.task, Finish(tuple(last)))
+        last = self._places[max(self._asked - 1, 0) : self._asked]
+        self._world.service.finish(self.task, Finish((*self._read, *last)))
         self.leave()
 
     def leave(self) -> None:
         self.is_gone = True
         self.mapped.clear()
+        self._placed.clear()
         self.close()
         self._world.readers.remove(self)
         self._world.service.close(self.task)
@@ -284,6 +336,7 @@ class World:
         prepared: Every load that a loader was told to prepare.
         decoded: First entries of the runs that were decoded, in order.
         open_fds: Descriptors that the service has not closed.
+        content: What lies in segments, by number and offset.
 
     """
 
@@ -294,6 +347,7 @@ class World:
     prepared: list[Load] = field(default_factory=list)
     decoded: list[int] = field(default_factory=list)
     open_fds: set[int] = field(default_factory=set)
+    content: dict[int, dict[int, RunKey]] = field(default_factory=dict)
     readers: list[Reader] = field(default_factory=list)
     loaders: list[FakeLoader] = field(default_factory=list)
 
@@ -312,6 +366,20 @@ class World:
         fd = next(self._fds)
         self.open_fds.add(fd)
         return fd
+
+    def write(self, slot: Slot, key: RunKey) -> None:
+        """Write a run into a segment, over whatever is there."""
+        number, size_bytes = slot.segment
+        assert slot.offset + slot.size_bytes <= size_bytes
+        content = self.content.setdefault(number, {})
+        for offset in list(content):
+            if slot.offset - SIZE < offset < slot.offset + SIZE:
+                del content[offset]
+        content[slot.offset] = key
+
+    def read_at(self, slot: Slot) -> RunKey | None:
+        """What lies there."""
+        return self.content[slot.segment.number].get(slot.offset)
 
     def loader(self) -> FakeLoader:
         loader = FakeLoader(self)
@@ -387,8 +455,14 @@ class World:
 
     def memory_bytes(self) -> int:
         """What is in memory: held by the service, or mapped by a reader."""
-        mapped = {fd for reader in self.readers for fd in reader.mapped.values()}
-        return SIZE * len(self.open_fds | mapped)
+        mapped = {
+            found
+            for reader in self.readers
+            for found in reader.mapped.values()
+            if isinstance(found, int)
+        }
+        own_bytes = SIZE * len(self.open_fds | mapped)
+        return own_bytes + self.service._store._segments.size_bytes
 
     def _close(self, fd: int) -> None:
         self.open_fds.remove(fd)  # KeyError if it was closed before

@@ -7,6 +7,7 @@ import os
 import socket
 from contextlib import closing
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import hypothesis.strategies as st
@@ -14,7 +15,13 @@ import pytest
 from hypothesis import given, settings
 
 from sparkcache.metrics import Metrics
-from sparkcache.node.channel import AsyncChannel, BrokenChannelError, Channel, Frames
+from sparkcache.node.channel import (
+    AsyncChannel,
+    BrokenChannelError,
+    Channel,
+    Frames,
+    PatientChannel,
+)
 from sparkcache.node.messages import Failed, Message, Refused, Served, Told, ToTask
 
 if TYPE_CHECKING:
@@ -155,13 +162,19 @@ def test_what_is_too_long_is_not_sent(pair: Pair) -> None:
         channel.send(Refused("x" * (17 << 20)))
 
 
+def open_descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
 class Ear:
     """The node's side of a connection, and what it hears."""
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(
+        self, sock: socket.socket, kind: type[AsyncChannel[Message]] = AsyncChannel
+    ) -> None:
         self.heard: list[Message] = []
         self.times_closed = 0
-        self.channel: AsyncChannel[Message] = AsyncChannel(
+        self.channel = kind(
             asyncio.get_running_loop(),
             sock,
             ToTask,
@@ -245,6 +258,29 @@ def test_whatever_happens_the_node_closes_a_connection_once(
     assert ear.times_closed == 1
     assert ear.heard[:3] == [Served(1)] * 3
     assert Served(9) not in ear.heard
+
+
+def test_a_patient_connection_ends_when_the_other_side_ends_it(pair: Pair) -> None:
+    async def scenario() -> Ear:
+        ear = Ear(pair.ours, PatientChannel)
+        receiving: Channel[Message] = Channel(pair.theirs, ToTask)
+        ear.channel.close()
+        with pytest.raises(BrokenChannelError, match="the other side is gone"):
+            receiving.receive()
+        fds = open_descriptors()
+        fd = new_fd()
+        for _ in range(3):
+            receiving.send(Served(1), fd)
+            await asyncio.sleep(0.01)
+        os.close(fd)
+        assert open_descriptors() == fds
+        assert ear.times_closed == 0, "it may still map what it was sent"
+        receiving.close()
+        await ear.until_closed()
+        return ear
+
+    ear = asyncio.run(scenario())
+    assert (ear.times_closed, ear.heard) == (1, [])
 
 
 def test_who_sends_is_not_called_back(pair: Pair) -> None:

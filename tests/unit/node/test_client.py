@@ -21,8 +21,9 @@ from sparkcache.errors import SourceError
 from sparkcache.fetch import Scan, Stretch
 from sparkcache.memory.encoded import EncodedRun
 from sparkcache.memory.sealed import seal
+from sparkcache.memory.segment import WritableSegments
 from sparkcache.metrics import Metrics
-from sparkcache.model import Extent, Ledger, ObjectId, ReadToken, Run
+from sparkcache.model import Extent, Ledger, ObjectId, ReadToken, Run, Segment, Slot
 from sparkcache.node.address import Address
 from sparkcache.node.channel import BrokenChannelError, Channel
 from sparkcache.node.client import read_scan
@@ -32,6 +33,7 @@ from sparkcache.node.messages import (
     FromTask,
     Open,
     Patience,
+    Placed,
     Refused,
     Served,
     Streamed,
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
 RUNS = 4
 SCHEMA = pa.schema([("entry", pa.int64())])
 CONFIG = CacheConfig(request_timeout_s=5)
+SEGMENT = Segment(0, 1 << 16)
 
 
 class NumbersConnector:
@@ -141,6 +144,53 @@ def serve(channel: Channel[Any], number: int) -> None:
     hand_over(channel, Served(encoded.size_bytes), seal(encoded, encoded.size_bytes))
 
 
+def new_segment(*numbers: int) -> tuple[int, tuple[Slot, ...]]:
+    """A segment in which runs lie one behind the other, as a reader gets it."""
+    fd = os.memfd_create("test", os.MFD_ALLOW_SEALING)
+    os.ftruncate(fd, SEGMENT.size_bytes)
+    seals = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)
+    writer = WritableSegments()
+    writer.add(SEGMENT.number, fd)
+    slots: list[Slot] = []
+    for number in numbers:
+        encoded = EncodedRun(run_of(number), SCHEMA)
+        offset = sum(slot.size_bytes for slot in slots)
+        writer.write(encoded, SEGMENT, offset)
+        size_bytes = -(-encoded.size_bytes // 64) * 64
+        slots.append(Slot(size_bytes, SEGMENT, offset))
+    return fd, tuple(slots)
+
+
+def place(channel: Channel[Any]) -> None:
+    fd, slots = new_segment(2)
+    hand_over(channel, Placed(slots, SEGMENT.number), fd)
+
+
+def place_two(channel: Channel[Any]) -> None:
+    fd, slots = new_segment(2, 3)
+    hand_over(channel, Placed(slots, SEGMENT.number), fd)
+
+
+def place_without_segment(channel: Channel[Any]) -> None:
+    fd, slots = new_segment(2)
+    os.close(fd)
+    channel.send(Placed(slots))
+
+
+def place_beyond_the_end(channel: Channel[Any]) -> None:
+    fd, [slot] = new_segment(2)
+    hand_over(
+        channel, Placed((slot._replace(offset=SEGMENT.size_bytes),), SEGMENT.number), fd
+    )
+
+
+def place_in_what_may_shrink(channel: Channel[Any]) -> None:
+    fd = os.memfd_create("test", os.MFD_ALLOW_SEALING)
+    os.ftruncate(fd, 4096)
+    hand_over(channel, Placed((Slot(64, SEGMENT),), SEGMENT.number), fd)
+
+
 def serve_patiently(channel: Channel[Any]) -> None:
     for _ in range(3):
         channel.send(Patience())
@@ -188,6 +238,7 @@ def address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Address:
     [
         pytest.param(serve_patiently, id="late, but it was patient"),
         pytest.param(stream, id="through a pipe"),
+        pytest.param(place, id="in a segment"),
     ],
 )
 def test_a_task_reads_what_its_node_gives(
@@ -207,6 +258,17 @@ def test_a_task_reads_what_its_node_gives(
     assert sorted(released) == [
         (0, n) for n in range(RUNS - 1) if n != 2 or third != stream
     ]
+
+
+def test_a_task_does_not_ask_for_what_it_was_given_already(
+    scan: Scan, address: Address, caplog: pytest.LogCaptureFixture
+) -> None:
+    with closing(Node(address, place_two)) as node:
+        assert read(scan) == [0, 1, 2, 3]
+    assert caplog.records == []
+    _, *takes, finish = node.heard
+    assert [take.index for take in takes] == [0, 1, 2]
+    assert finish.read == ((0, 2), (0, 3))
 
 
 @pytest.mark.parametrize(
@@ -236,6 +298,12 @@ def test_a_task_reads_what_its_node_gives(
         ),
         pytest.param(serve_unsealed, "not sealed", id="a run that is not sealed"),
         pytest.param(serve_nonsense, "4096 bytes", id="a run that is none"),
+        pytest.param(place_without_segment, "Slot", id="a segment it has not sent"),
+        pytest.param(place_beyond_the_end, "Slot", id="beyond a segment's end"),
+        pytest.param(place_in_what_may_shrink, "shrink", id="what may shrink"),
+        pytest.param(
+            lambda channel: channel.send(Placed(())), "out of order", id="no slot"
+        ),
         pytest.param(break_a_pipe, "pipe", id="a pipe that breaks"),
         pytest.param(
             lambda channel: channel.send(Finish()), "no message", id="what tasks say"

@@ -23,6 +23,12 @@ from sparkcache.node.offsets import Offsets
 RUNS = 8
 PLANS = {name: plan(name, *ends) for name, ends in {"a": (None,), "b": (3, 6)}.items()}
 
+ENGINES = {
+    "runs": {"engine": "runs"},
+    "ring": {"engine": "ring", "segment_bytes": 4 * SIZE},
+    "lists": {"engine": "ring", "segment_bytes": 4 * SIZE, "copy_entries": False},
+}
+
 stretches = st.tuples(
     st.integers(0, 2), st.integers(0, RUNS - 1), st.integers(0, RUNS - 1)
 ).map(lambda at: stretch(at[0], min(at[1:]), max(at[1:]) + 1, runs=RUNS))
@@ -38,9 +44,13 @@ class ServiceMachine(RuleBasedStateMachine):
         offsets=st.sampled_from([2, 1000]),
         loaders=st.integers(0, 3),
         pass_runs=st.sampled_from([1, 2, 1000]),
+        engine=st.sampled_from(sorted(ENGINES)),
     )
-    def begin(self, max_runs: int, offsets: int, loaders: int, pass_runs: int) -> None:
-        self.world = World(CONFIG, max_runs=max_runs)
+    def begin(
+        self, max_runs: int, offsets: int, loaders: int, pass_runs: int, engine: str
+    ) -> None:
+        self.config = replace(CONFIG, **ENGINES[engine])
+        self.world = World(self.config, max_runs=max_runs)
         self.world.service._store._pass_runs = pass_runs
         self.world.service.loads._offsets = Offsets(offsets)
         for _ in range(loaders):
@@ -132,12 +142,21 @@ class ServiceMachine(RuleBasedStateMachine):
         drop=st.booleans(),
         ttl_s=st.sampled_from([0.0, 10.0]),
         max_life_s=st.sampled_from([0, 15]),
+        engine=st.none() | st.none() | st.sampled_from(sorted(ENGINES)),
     )
     def configure(
-        self, runs: int, ahead: int, drop: bool, ttl_s: float, max_life_s: float
+        self,
+        runs: int,
+        ahead: int,
+        drop: bool,
+        ttl_s: float,
+        max_life_s: float,
+        engine: str | None,
     ) -> None:
+        if engine is not None:
+            self.config = replace(CONFIG, **ENGINES[engine])
         config = replace(
-            CONFIG,
+            self.config,
             max_bytes=runs * SIZE,
             read_ahead_bytes=ahead * SIZE,
             drop_after_last_read=drop,
@@ -167,6 +186,8 @@ class ServiceMachine(RuleBasedStateMachine):
             return
         world = self.world
         world.service.check()
+        for reader in world.readers:
+            reader.check()
         metrics = world.service.metrics()
         assert world.memory_bytes() <= metrics.held_bytes
         assert metrics.requests == metrics.hits + metrics.waits + metrics.misses
@@ -192,11 +213,12 @@ class ServiceMachine(RuleBasedStateMachine):
         for reader in list(world.readers):
             reader.finish()
         world.settle()
-        world.service.configure(replace(CONFIG, max_bytes=0))
+        world.service.configure(replace(self.config, max_bytes=0))
         world.advance(0)
         assert world.service.metrics().held_bytes == 0
         assert world.service.metrics().runs == 0
         assert world.open_fds == set()
+        world.service.stop()
 
     def _loader(self, data: st.DataObject) -> FakeLoader:
         at = data.draw(st.integers(0, len(self.world.loaders) - 1))
