@@ -18,9 +18,13 @@ if TYPE_CHECKING:
 
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "any", "AWS_SECRET_ACCESS_KEY": "any"}
 
+SHORT_LIVED_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""A session of the tests ends before what an optimizing compiler takes is paid back."""
+
 
 def pytest_configure() -> None:
     leaks.become_reaper()
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", SHORT_LIVED_JVM)
     # What these open when they are first used, they keep.
     pa.array([1]).sum()
     boto3.session.Session().get_available_services()

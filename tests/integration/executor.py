@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from sparkcache.metrics import Metrics, TopicMetrics
     from sparkcache.node.messages import Message
 
+COLUMNS = ("__ledgerId", "__entryId", "value")
 DEADLINE_S = 30.0
 TOPIC = "persistent://shop/eu/orders"
 
@@ -145,8 +146,10 @@ def digest(runs: Iterable[DecodedRun]) -> str:
     found = hashlib.sha256()
     for run in runs:
         for batch in run.batches:
-            for row in batch.select(["__ledgerId", "__entryId", "value"]).to_pylist():
-                found.update(repr(tuple(row.values())).encode())
+            columns = (batch[name].to_pylist() for name in COLUMNS)
+            for ledger, entry, value in zip(*columns, strict=True):
+                found.update(b"%d %d %d " % (ledger, entry, len(value)))
+                found.update(value)
     return found.hexdigest()
 
 

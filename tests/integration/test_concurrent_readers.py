@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from sparkcache.connector import DecodedRun
+
+    Runs = Iterator[DecodedRun]
+
 BUCKET = "offload"
 LEDGERS = 8
 READERS = 12
@@ -94,26 +98,26 @@ def test_readers_of_overlapping_ranges_fetch_every_byte_once(
     ranges = [sorted(pick.sample(range(len(runs) + 1), 2)) for _ in range(READERS)]
     all_have_begun = threading.Barrier(READERS)
 
-    def read(number: int, config: CacheConfig) -> str:
-        first, stop = ranges[number]
-        reading = read_scan(
+    def read(number: int, first: int, stop: int, config: CacheConfig) -> Runs:
+        return read_scan(
             Scan(f"s3://{BUCKET}", config, joined(runs[first:stop])),
             reader=Reader(ReadToken(number, 0), "scan", Consumer(TOPIC), math.inf),
             epoch=0,
             settings=config,
             plans=(),
         )
+
+    def read_together(number: int) -> str:
+        reading = read(number, *ranges[number], node.config)
         begun = [next(reading)]
         all_have_begun.wait()
         return digest(chain(begun, reading))
 
-    def read_all(config: CacheConfig) -> list[str]:
-        with ThreadPoolExecutor(READERS) as readers:
-            return list(readers.map(read, range(READERS), [config] * READERS))
-
-    expected = read_all(replace(node.config, enabled=False))
+    written = list(read(0, 0, len(runs), replace(node.config, enabled=False)))
     server.forget()
-    assert read_all(node.config) == expected
+    with ThreadPoolExecutor(READERS) as readers:
+        found = list(readers.map(read_together, range(READERS)))
+    assert found == [digest(written[first:stop]) for first, stop in ranges]
     sizes = {run.ledger.object.uri: run.ledger.object.size_bytes for run in runs}
     for key, count in server.counts().items():
         assert count.sent_bytes <= sizes[f"s3://{key}"], f"{count.gets} GETs of {key}"

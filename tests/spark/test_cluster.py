@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 PROGRAM = """
-import sys
+import os, sys
 from pyspark.sql import SparkSession
 import sparkcache
 from sparkcache.metrics import Metrics
@@ -30,6 +30,7 @@ name, directory = sys.argv[1:]
 spark = sparkcache.configure(
     SparkSession.builder.master("local-cluster[2,1,1024]")
     .config("spark.executor.memory", "512m")
+    .config("spark.executor.extraJavaOptions", os.environ["SPARK_SUBMIT_OPTS"])
     .config("spark.ui.enabled", "false")
 ).getOrCreate()
 sparkcache.install(spark, sparkcache.CacheConfig(max_bytes=64 << 20))

@@ -202,9 +202,12 @@ def kill_readers():
     for process in Path("/proc").iterdir():
         try:
             maps = (process / "maps").read_text()
+            environment = (process / "environ").read_bytes()
         except OSError:
             continue
-        if "memfd:sparkcache" in maps and int(process.name) != os.getpid():
+        is_of_us = b"APPLICATION=" + os.fsencode(marker) in environment
+        is_reader = is_of_us and "memfd:sparkcache" in maps
+        if is_reader and int(process.name) != os.getpid():
             os.kill(int(process.name), signal.SIGKILL)
             return True
 
@@ -229,7 +232,11 @@ spark.stop()
         text=True,
         check=False,
         timeout=180,
-        env=os.environ | {"PYSPARK_PYTHON": sys.executable},
+        env=os.environ
+        | {
+            "PYSPARK_PYTHON": sys.executable,
+            "APPLICATION": str(tmp_path / "killed"),
+        },
     )
     result = [line for line in done.stdout.splitlines() if line.startswith("RESULT")]
     assert result, done.stderr

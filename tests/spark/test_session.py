@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from conftest import Topic
+from conftest import Topic, write
 
 import sparkcache
 from sparkcache import CacheConfig, ConfigError
@@ -94,42 +94,47 @@ def test_installing_within_a_plan(spark: SparkSession, topic: Topic) -> None:
         sparkcache.install(spark)
 
 
-def said_by(program: str, *arguments: str) -> str:
-    """Run a program in a session of its own; return what it printed."""
-    begin = (
-        "import sys, sparkcache\n"
-        "from pyspark.sql import SparkSession\n"
-        "spark = SparkSession.builder.master('local[1]')"
-        ".config('spark.ui.enabled', 'false').getOrCreate()\n"
-    )
+PROGRAM = """
+import sys
+import sparkcache
+from pyspark.sql import SparkSession
+
+name, directory = sys.argv[1:]
+spark = (
+    SparkSession.builder.master("local[1]")
+    .config("spark.ui.enabled", "false")
+    .getOrCreate()
+)
+try:
+    spark.read.format("sparkcache").load("/nowhere")
+except Exception as error:
+    print(error)
+orders = spark.read.format("sparkcache").option("topic", name).load(directory)
+with sparkcache.plan(orders):
+    spark.stop()
+print("stopped")
+"""
+
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What a program printed in a session of its own."""
+    topic = write(tmp_path_factory.mktemp("own") / "bucket")
     done = subprocess.run(
-        [sys.executable, "-c", begin + program, *arguments],
+        [sys.executable, "-c", PROGRAM, topic.name, str(topic.directory)],
         capture_output=True,
         text=True,
-        check=True,
+        check=False,
         timeout=120,
         env=os.environ | {"PYSPARK_PYTHON": sys.executable},
     )
+    assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-def test_the_source_is_found_without_being_registered() -> None:
-    said = said_by(
-        "try:\n"
-        "    spark.read.format('sparkcache').load('/nowhere')\n"
-        "except Exception as error:\n"
-        "    print(error)\n"
-        "spark.stop()\n"
-    )
+def test_the_source_is_found_without_being_registered(said: str) -> None:
     assert "option topic is missing" in said
 
 
-def test_a_session_may_be_stopped_within_a_plan(topic: Topic) -> None:
-    program = (
-        "orders = spark.read.format('sparkcache').option('topic', sys.argv[2])"
-        ".load(sys.argv[1])\n"
-        "with sparkcache.plan(orders):\n"
-        "    spark.stop()\n"
-        "print('stopped')\n"
-    )
-    assert said_by(program, str(topic.directory), topic.name) == "stopped\n"
+def test_a_session_may_be_stopped_within_a_plan(said: str) -> None:
+    assert said.endswith("\nstopped\n")
