@@ -95,11 +95,18 @@ class RunCache(Generic[V]):
         """What look-ups can find."""
         return self._holdings.kept.bytes
 
+    @property
+    def holdings(self) -> Holdings:
+        """What is held, to be looked at."""
+        return self._holdings
+
     def get(self, key: RunKey, now_s: float) -> CachedRun[V] | None:
         """Look up a run to read it, which counts as an access."""
         run = self.peek(key, now_s)
         if run is not None:
             run.unread = False
+            run.lookups += 1
+            run.looked_up_s = now_s
             self._order.access(run)
             self._expiry.read(run, now_s)
         return run
@@ -181,7 +188,13 @@ class RunCache(Generic[V]):
             self._expiry.insert(old, now_s)
             return None
         run = CachedRun(
-            key, value, size_bytes, expected_reads, unread=ahead, ahead=ahead
+            key,
+            value,
+            size_bytes,
+            expected_reads,
+            unread=ahead,
+            ahead=ahead,
+            prefetched=ahead,
         )
         self._holdings.keep(run)
         self._runs[key] = run

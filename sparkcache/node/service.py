@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sparkcache.cache import PlannedCache, Policy, Settings, resolve_ttl
 from sparkcache.consumers import Located
@@ -27,6 +27,7 @@ from sparkcache.node.messages import (
 )
 from sparkcache.node.read_ahead import ReadAhead
 from sparkcache.node.recorder import Recorder
+from sparkcache.node.times import Times
 from sparkcache.node.topic_counts import TopicCounts
 
 if TYPE_CHECKING:
@@ -119,6 +120,7 @@ class Service:
         self._count: Counter[str] = Counter()
         self._peak_bytes = 0
         self._topics = TopicCounts()
+        self._times = Times()
         self.loads = Loads(self, self._count, self._topics, now)
         self._ahead = ReadAhead(self, self.loads)
 
@@ -168,11 +170,16 @@ class Service:
         self._recorder.take(task.reading, task.stretches[place[0]], place[1])
         key = task.key(place)
         count = self._topics.of(key.ledger.topic)
-        count.requests += 1
-        cached = self._planned.take(task.reading, key, self._now())
+        count.ask(task, place)
+        now_s = self._now()
+        cached = self._planned.take(task.reading, key, now_s)
         if cached is not None:
-            count.hits += 1
+            if cached.is_first_of_prefetched:
+                count.prefetch_hits += 1
+            else:
+                count.hits += 1
             self._serve(task, cached)
+            self._times.served(now_s, self._now())
         else:
             if key in self.loads:
                 count.waits += 1
@@ -360,10 +367,15 @@ class Service:
 
     def metrics(self) -> Metrics:
         """Return what was counted so far."""
-        core = self._cache.counters
-        return Metrics(
+        core, holdings = self._cache.counters, self._cache.holdings
+        counted: dict[str, Any] = {
             **self._count,
             **self._topics.totals(),
+            **self._times.histograms(),
+        }
+        return Metrics(
+            **counted,
+            load_s=self.loads.load_s.histogram(),
             evicted_by_size=core.evicted,
             evicted_by_ttl=core.expired,
             evicted_by_last_read=core.read_out,
@@ -371,11 +383,17 @@ class Service:
             evicted_unread=core.given_up,
             wasted=core.wasted,
             wasted_bytes=core.wasted_bytes,
-            requeues=core.requeued_expired + core.requeued_evicted,
+            evicted_explicitly=core.invalidated - core.read_out - core.called_off,
+            requeued_by_ttl=core.requeued_expired,
+            requeued_by_size=core.requeued_evicted,
             runs=len(self._cache),
             kept_bytes=self._cache.kept_bytes,
             held_bytes=self._cache.held_bytes,
             peak_bytes=self._peak_bytes,
+            pinned_runs=holdings.pinned.runs,
+            pinned_bytes=holdings.pinned.bytes,
+            in_flight=len(self.loads),
+            in_flight_bytes=holdings.reserved.bytes,
         )
 
     def topic_metrics(self) -> tuple[TopicMetrics, ...]:
@@ -384,13 +402,22 @@ class Service:
 
     def check(self) -> None:
         """Assert the invariants. For tests."""
-        topics = self.topic_metrics()
-        assert sum(topic.runs for topic in topics) == len(self._cache)
-        assert sum(topic.kept_bytes for topic in topics) == self._cache.kept_bytes
+        self._check_metrics()
         self._planned.check(self._now())
         self.loads.check()
         self._ahead.check()
         assert set(self.loads.waiting()) == {t for t in self._tasks if t.waiting}
+
+    def _check_metrics(self) -> None:
+        found, topics = self.metrics(), self.topic_metrics()
+        served = found.hits + found.prefetch_hits
+        assert found.requests == served + found.waits + found.misses
+        assert found.inserts == found.runs + found.evictions
+        assert found.evictions == found.evicted_age_s.count
+        assert found.hit_s.count == served
+        assert sum(topic.runs for topic in topics) == found.runs
+        assert sum(topic.kept_bytes for topic in topics) == found.kept_bytes
+        assert sum(topic.evictions for topic in topics) == found.evictions
 
     def _settle(self, task: Task, message: Take | Finish) -> None:
         """Note what a task has read, and what it maps no longer."""
@@ -444,8 +471,10 @@ class Service:
         return reading
 
     def _free(self, removed: Iterable[CachedRun[int]]) -> None:
+        now_s = self._now()
         for cached in removed:
             self._ahead.removed(cached)
+            self._times.evicted(cached, now_s)
             self._close_fd(cached.value)
             self._topics.of(cached.key.ledger.topic).evict(cached.size_bytes)
 
