@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 from sparkcache.histogram import COUNTS, TIMES_S, Histogram
@@ -206,6 +206,10 @@ class TopicMetrics:
     def saved_bytes(self) -> int:
         """See `Metrics`."""
         return self.requested_bytes - self.received_bytes
+
+    def unnamed(self) -> TopicMetrics:
+        """Return the same as of topics that are counted together."""
+        return replace(self, topic="", group="")
 
     def __add__(self, other: TopicMetrics) -> TopicMetrics:
         """Return both together; a name that differs is dropped."""

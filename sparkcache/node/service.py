@@ -16,15 +16,18 @@ from sparkcache.cache import PlannedCache, Policy, Settings, resolve_ttl
 from sparkcache.consumers import Located
 from sparkcache.metrics import Metrics
 from sparkcache.model import Position
+from sparkcache.node import status
 from sparkcache.node.loads import Loads
 from sparkcache.node.messages import (
     PROTOCOL_VERSION,
     Patience,
     Refused,
     Served,
+    Status,
     Told,
     ToldTopics,
 )
+from sparkcache.node.plan_progress import PlanProgress
 from sparkcache.node.read_ahead import ReadAhead
 from sparkcache.node.recorder import Recorder
 from sparkcache.node.times import Times
@@ -90,6 +93,7 @@ class Service:
         close_fd: Closes a descriptor.
         on_configure: Told of every change of the settings.
         recorder: Writes down what happens, where the settings say so.
+        name: Tells it from other nodes of the same executor.
 
     """
 
@@ -102,6 +106,7 @@ class Service:
         close_fd: Callable[[int], None],
         on_configure: Callable[[CacheConfig], None] = lambda _: None,
         recorder: Recorder | None = None,
+        name: str = "",
     ) -> None:
         self.config = config
         self._epoch = -1
@@ -121,6 +126,8 @@ class Service:
         self._peak_bytes = 0
         self._topics = TopicCounts()
         self._times = Times()
+        self._progress = PlanProgress()
+        self._name = name
         self.loads = Loads(self, self._count, self._topics, now)
         self._ahead = ReadAhead(self, self.loads)
 
@@ -142,11 +149,14 @@ class Service:
         if message.epoch >= self._epoch:
             self._epoch = message.epoch
             self.configure(message.settings)
-        self._recorder.begin(self._planned.begin(message.plans, self._now()))
+        begun = self._planned.begin(message.plans, self._now())
+        self._recorder.begin(begun)
+        self._progress.begin(begun)
         task.begin(message.scan)
         if message.scan.stretches:
             plan_ids = tuple(plan.id for plan in message.plans)
             task.reading = self._reading(message.reader, plan_ids, message.scan)
+            self._progress.open(task.reading, message.reader)
             self._ahead.open(task, message, self._now())
             self._topics.meet(message.scan.stretches[0].ledger.topic, message.group)
         self._tasks.add(task)
@@ -213,6 +223,7 @@ class Service:
     def end_plans(self, message: EndPlans) -> None:
         """Plans are over: what nobody else waits for is dropped."""
         self._recorder.end(message.ids)
+        self._progress.end(message.ids)
         self._free(self._planned.end(message.ids, self._now()))
         self.loads.proceed()
 
@@ -223,6 +234,11 @@ class Service:
     def ask_topics(self, peer: Peer) -> None:
         """Somebody wants to know, topic by topic."""
         peer.send(ToldTopics(self.topic_metrics()))
+
+    def ask_status(self, peer: Peer) -> None:
+        """Somebody wants to know all there is, as JSON."""
+        told = self.metrics(), self.topic_metrics(), self._progress.records()
+        peer.send(Status(status.encode(self._name, self.config.max_bytes, *told)))
 
     # Loaders
 
@@ -426,6 +442,9 @@ class Service:
             key = task.key(place)
             self._recorder.finish(task.reading, key)
             ordinal = task.ordinal(place)
+            stored_bytes = task.stretches[place[0]].stored_bytes(place[1])
+            topic = key.ledger.topic
+            self._progress.read(task.reading, topic, ordinal, stored_bytes)
             self._free(self._planned.finish(task.reading, ordinal, key, self._now()))
         for place in message.released:
             cached = task.pins.pop(place, None)
