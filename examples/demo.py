@@ -117,7 +117,7 @@ class Demo:
                     name,
                     rows=sum(row[frame.columns.index("orders")] for row in result),
                     runs=used.requests,
-                    hits=used.hits,
+                    hits=used.hits + used.prefetch_hits,
                     gets=gets_after - gets,
                     bytes=bytes_after - size_bytes,
                     seconds=ended - began,

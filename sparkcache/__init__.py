@@ -14,8 +14,17 @@ if TYPE_CHECKING:
     from sparkcache.errors import ConfigError, SourceError
     from sparkcache.source.planning import plan
     from sparkcache.source.session import configure, install
+    from sparkcache.source.stats import stats
 
-__all__ = ["CacheConfig", "ConfigError", "SourceError", "configure", "install", "plan"]
+__all__ = [
+    "CacheConfig",
+    "ConfigError",
+    "SourceError",
+    "configure",
+    "install",
+    "plan",
+    "stats",
+]
 
 _MODULES = {
     "CacheConfig": "sparkcache.config",
@@ -24,6 +33,7 @@ _MODULES = {
     "configure": "sparkcache.source.session",
     "install": "sparkcache.source.session",
     "plan": "sparkcache.source.planning",
+    "stats": "sparkcache.source.stats",
 }
 
 

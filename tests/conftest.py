@@ -51,7 +51,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = sparkcache.configure(SparkSession.builder.master("local[2]"))
     builder = (
-        builder.config("spark.ui.enabled", "false")
+        builder.config("spark.ui.port", "0")
+        .config("spark.ui.contentSecurityPolicy.enabled", "true")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.local.dir", str(leaks.spark_directory))
     )

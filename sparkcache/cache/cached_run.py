@@ -37,6 +37,9 @@ class CachedRun(Generic[V]):
         accessed: Looked up since it was inserted or last spared.
         unread: Loaded before anybody asked for it, and not looked up yet.
         ahead: The same, and the reader that it was loaded for is still coming.
+        prefetched: Loaded before anybody asked for it, looked up or not.
+        lookups: How often it was looked up since it was inserted.
+        looked_up_s: When that was the last time.
         was_read: Read since it was inserted, where reads change the time to live.
         since_s: When its time began.
         inserted_s: When its life began.
@@ -58,6 +61,14 @@ class CachedRun(Generic[V]):
     since_s: float = 0.0
     inserted_s: float = 0.0
     deadlines: DeadlineQueue[V] | None = None
+    prefetched: bool = False
+    lookups: int = 0
+    looked_up_s: float = 0.0
+
+    @property
+    def is_first_of_prefetched(self) -> bool:
+        """Whether it was looked up just once, by the one it was loaded ahead of."""
+        return self.prefetched and self.lookups == 1
 
     @property
     def size_bytes(self) -> int:

@@ -15,10 +15,11 @@ class Counters:
         declined: Reservations for which nothing that is read sooner would go.
         expired: Runs removed because their time was over.
         evicted: Runs removed to make room.
+        rotated: Runs removed with their segment, in a ring.
         invalidated: Runs removed because the caller said so.
         read_out: Runs removed with their last planned read.
         called_off: Runs removed because the plan that waited for them ended.
-        given_up: Runs among the expired and evicted that had reads to come.
+        given_up: Runs among the expired, evicted and rotated that had reads to come.
         wasted: Runs loaded ahead that were removed, whatever for, before anybody looked
             them up.
         wasted_bytes: Their size.
@@ -33,6 +34,7 @@ class Counters:
     declined: int = 0
     expired: int = 0
     evicted: int = 0
+    rotated: int = 0
     invalidated: int = 0
     read_out: int = 0
     called_off: int = 0

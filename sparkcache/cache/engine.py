@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from sparkcache.cache.cached_run import CachedRun
     from sparkcache.cache.counters import Counters
+    from sparkcache.cache.holdings import Holdings
     from sparkcache.cache.settings import Settings
     from sparkcache.model import Ledger, RunKey, Slot
 
@@ -23,6 +24,7 @@ class Engine(Protocol[V]):
     """Runs by key, within a limit of bytes."""
 
     counters: Counters
+    holdings: Holdings
 
     def __len__(self) -> int: ...
 

@@ -42,6 +42,7 @@ class RingCache(Generic[V]):
 
     Attributes:
         counters: What has happened so far.
+        holdings: What is held.
 
     """
 
@@ -50,11 +51,11 @@ class RingCache(Generic[V]):
         self.counters = Counters() if counters is None else counters
         self._settings = settings
         self._runs: dict[RunKey, CachedRun[V]] = {}
-        self._holdings = Holdings()
+        self.holdings = Holdings()
         self._segments: CopiedSegments[V] | ListedSegments[V] = (
             CopiedSegments(settings)
             if settings.ring.copies
-            else ListedSegments(settings, self._holdings)
+            else ListedSegments(settings, self.holdings)
         )
         self._ceiling_bytes = settings.max_bytes
 
@@ -85,18 +86,20 @@ class RingCache(Generic[V]):
     @property
     def is_idle(self) -> bool:
         """Whether nothing is kept, reserved or lent."""
-        return not self._holdings.held.runs
+        return not self.holdings.held.runs
 
     @property
     def kept_bytes(self) -> int:
         """What look-ups can find."""
-        return self._holdings.kept.bytes
+        return self.holdings.kept.bytes
 
     def get(self, key: RunKey, now_s: float) -> CachedRun[V] | None:
         """Look up a run to read it, which counts as an access."""
         run = self.peek(key, now_s)
         if run is not None:
             run.unread = run.ahead = False
+            run.lookups += 1
+            run.looked_up_s = now_s
         return run
 
     def peek(self, key: RunKey, now_s: float) -> CachedRun[V] | None:
@@ -128,7 +131,7 @@ class RingCache(Generic[V]):
         if slot is None:
             self.counters.refused += 1
         else:
-            self._holdings.reserve(slot.size_bytes)
+            self.holdings.reserve(slot.size_bytes)
         return slot, evicted
 
     def has_spare(self, size_bytes: int) -> bool:
@@ -138,7 +141,7 @@ class RingCache(Generic[V]):
     def unreserve(self, slot: Slot) -> None:
         """Give back a reservation that comes to nothing."""
         self._segments.unreserve(slot)
-        self._holdings.unreserve(slot.size_bytes)
+        self.holdings.unreserve(slot.size_bytes)
 
     def insert(
         self,
@@ -170,9 +173,10 @@ class RingCache(Generic[V]):
             expected_reads,
             unread=ahead,
             ahead=ahead,
+            prefetched=ahead,
             inserted_s=now_s,
         )
-        self._holdings.keep(run)
+        self.holdings.keep(run)
         self._segments.keep(run)
         self._runs[key] = run
         self.counters.inserted += 1
@@ -184,12 +188,12 @@ class RingCache(Generic[V]):
 
     def pin(self, run: CachedRun[V]) -> None:
         """Note that a reader maps the run."""
-        self._holdings.pin(run)
+        self.holdings.pin(run)
         self._segments.pin(run)
 
     def unpin(self, run: CachedRun[V]) -> bool:
         """Note that a reader let go; returns whether the run's bytes went with it."""
-        is_gone = self._holdings.unpin(run)
+        is_gone = self.holdings.unpin(run)
         self._segments.unpin(run)
         return is_gone
 
@@ -271,7 +275,7 @@ class RingCache(Generic[V]):
 
     def check(self) -> None:
         """Assert the invariants. For tests: O(n)."""
-        self._holdings.check()
+        self.holdings.check()
         self._segments.check()
         listed = self.runs()
         assert len(listed) == len(set(listed)) == len(self._runs)
@@ -279,7 +283,7 @@ class RingCache(Generic[V]):
         assert all(run.place is Place.KEPT for run in listed)
         assert all(run.expected_reads >= 0 and run.pins >= 0 for run in listed)
         assert self.kept_bytes == sum(run.size_bytes for run in listed)
-        assert self._holdings.held.bytes <= self.held_bytes <= self._ceiling_bytes
+        assert self.holdings.held.bytes <= self.held_bytes <= self._ceiling_bytes
 
     def _is_dead(self, run: CachedRun[V], now_s: float) -> bool:
         return now_s >= run.inserted_s + self._settings.ttl.max_life_s
@@ -288,7 +292,7 @@ class RingCache(Generic[V]):
         """Forget what the segments have given up."""
         for run in runs:
             self._let_go(run)
-        self.counters.evicted += len(runs)
+        self.counters.rotated += len(runs)
         self.counters.given_up += sum(run.expected_reads > 0 for run in runs)
         return runs
 
@@ -304,7 +308,7 @@ class RingCache(Generic[V]):
 
     def _let_go(self, run: CachedRun[V]) -> None:
         """Forget a run that is in no segment any more."""
-        self._holdings.drop(run)
+        self.holdings.drop(run)
         del self._runs[run.key]
         if run.unread:
             self.counters.wasted += 1

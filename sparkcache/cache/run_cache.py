@@ -57,6 +57,7 @@ class RunCache(Generic[V]):
 
     Attributes:
         counters: What has happened so far.
+        holdings: What is held.
 
     """
 
@@ -74,7 +75,7 @@ class RunCache(Generic[V]):
             settings, self.counters, Forecast() if foreseen is None else foreseen
         )
         self._expiry: Expiry[V] = Expiry(settings.ttl, self.counters)
-        self._holdings = Holdings()
+        self.holdings = Holdings()
         self._ceiling_bytes = settings.max_bytes
         self._ceiling_runs = settings.max_runs
 
@@ -101,23 +102,25 @@ class RunCache(Generic[V]):
     @property
     def held_bytes(self) -> int:
         """What counts towards the limit: kept, reserved and lent."""
-        return self._holdings.held.bytes
+        return self.holdings.held.bytes
 
     @property
     def is_idle(self) -> bool:
         """Whether nothing is kept, reserved or lent."""
-        return not self._holdings.held.runs
+        return not self.holdings.held.runs
 
     @property
     def kept_bytes(self) -> int:
         """What look-ups can find."""
-        return self._holdings.kept.bytes
+        return self.holdings.kept.bytes
 
     def get(self, key: RunKey, now_s: float) -> CachedRun[V] | None:
         """Look up a run to read it, which counts as an access."""
         run = self.peek(key, now_s)
         if run is not None:
             run.unread = False
+            run.lookups += 1
+            run.looked_up_s = now_s
             self._order.access(run)
             self._expiry.read(run, now_s)
         return run
@@ -149,7 +152,7 @@ class RunCache(Generic[V]):
         With NEXT_READ a run is refused too if room could be made only by evicting what
         is read sooner; `key` says which run it is, None any that is read at once.
         """
-        settings, holdings = self._settings, self._holdings
+        settings, holdings = self._settings, self.holdings
         size_bytes = settings.rounded(size_bytes)
         if not holdings.could_fit(size_bytes, settings.max_bytes, settings.max_runs):
             self.counters.refused += 1
@@ -168,13 +171,13 @@ class RunCache(Generic[V]):
 
     def has_spare(self, size_bytes: int) -> bool:
         """Whether a run fits and nothing has to go for it."""
-        held, settings = self._holdings.held, self._settings
+        held, settings = self.holdings.held, self._settings
         then_bytes = held.bytes + settings.rounded(size_bytes)
         return then_bytes <= settings.trigger_bytes and held.runs < settings.max_runs
 
     def unreserve(self, slot: Slot) -> None:
         """Give back a reservation that comes to nothing."""
-        self._holdings.unreserve(slot.size_bytes)
+        self.holdings.unreserve(slot.size_bytes)
 
     def insert(
         self,
@@ -198,14 +201,22 @@ class RunCache(Generic[V]):
         _require_reads(expected_reads)
         old = self._runs.get(key)
         if old is not None:
-            self._holdings.unreserve(slot.size_bytes)
+            self.holdings.unreserve(slot.size_bytes)
             old.expected_reads = expected_reads
             old.was_read = False
             self._order.renew(old)
             self._expiry.insert(old, now_s)
             return None
-        run = CachedRun(key, value, slot, expected_reads, unread=ahead, ahead=ahead)
-        self._holdings.keep(run)
+        run = CachedRun(
+            key,
+            value,
+            slot,
+            expected_reads,
+            unread=ahead,
+            ahead=ahead,
+            prefetched=ahead,
+        )
+        self.holdings.keep(run)
         self._runs[key] = run
         self._topics.setdefault(key.ledger.topic, {})[run] = None
         self._order.add(run)
@@ -219,13 +230,13 @@ class RunCache(Generic[V]):
 
     def pin(self, run: CachedRun[V]) -> None:
         """Note that a reader maps the run."""
-        self._holdings.pin(run)
+        self.holdings.pin(run)
         self._order.moved(run.key.ledger.topic)
 
     def unpin(self, run: CachedRun[V]) -> bool:
         """Note that a reader let go; returns whether the run's bytes went with it."""
         self._order.moved(run.key.ledger.topic)
-        return self._holdings.unpin(run)
+        return self.holdings.unpin(run)
 
     def mark_read(self, key: RunKey, now_s: float) -> int | None:
         """Note that a planned read is done; returns how many are left.
@@ -340,13 +351,13 @@ class RunCache(Generic[V]):
         self._order.configure(settings)
         self._expiry.configure(settings.ttl)
         removed = self._fit(now_s)
-        self._ceiling_bytes = max(settings.max_bytes, self._holdings.held.bytes)
-        self._ceiling_runs = max(settings.max_runs, self._holdings.held.runs)
+        self._ceiling_bytes = max(settings.max_bytes, self.holdings.held.bytes)
+        self._ceiling_runs = max(settings.max_runs, self.holdings.held.runs)
         return overdue + removed
 
     def check(self) -> None:
         """Assert the invariants. For tests: O(n)."""
-        self._holdings.check()
+        self.holdings.check()
         self._expiry.check()
         queued = self.runs()
         indexed = [run for runs in self._topics.values() for run in runs]
@@ -358,15 +369,15 @@ class RunCache(Generic[V]):
         for topic, runs in self._topics.items():
             assert runs
             assert all(run.key.ledger.topic == topic for run in runs)
-        kept, pinned = self._holdings.kept, self._holdings.pinned
+        kept, pinned = self.holdings.kept, self.holdings.pinned
         assert kept.runs == len(queued)
         assert kept.bytes == sum(run.size_bytes for run in queued)
         assert pinned.runs == sum(run.pins > 0 for run in queued)
         assert pinned.bytes == sum(run.size_bytes for run in queued if run.pins)
         assert all(run.place is Place.KEPT for run in queued)
         assert all(run.expected_reads >= 0 and run.pins >= 0 for run in queued)
-        assert self._holdings.held.bytes <= self._ceiling_bytes
-        assert self._holdings.held.runs <= self._ceiling_runs
+        assert self.holdings.held.bytes <= self._ceiling_bytes
+        assert self.holdings.held.runs <= self._ceiling_runs
 
     def _is_dead(self, run: CachedRun[V], now_s: float) -> bool:
         if self._expiry.is_at_end(run, now_s):
@@ -381,7 +392,7 @@ class RunCache(Generic[V]):
 
     def _excess(self, size_bytes: int, runs: int) -> tuple[int, int] | None:
         """Return what would be too much, in bytes and in runs, with so much more."""
-        held, settings = self._holdings.held, self._settings
+        held, settings = self.holdings.held, self._settings
         excess_bytes = held.bytes + size_bytes - settings.max_bytes
         excess_runs = held.runs + runs - settings.max_runs
         if excess_bytes <= 0 and excess_runs <= 0:
@@ -396,8 +407,8 @@ class RunCache(Generic[V]):
         What is read next at a time that is foreseen stays. What goes is out of the
         removal order, and no more than that.
         """
-        then_bytes = self._holdings.held.bytes + size_bytes
-        excess_runs = self._holdings.held.runs + runs - self._settings.max_runs
+        then_bytes = self.holdings.held.bytes + size_bytes
+        excess_runs = self.holdings.held.runs + runs - self._settings.max_runs
         excess_bytes = 0
         if then_bytes > trigger_bytes:
             excess_bytes = then_bytes - self._settings.watermark_bytes
@@ -435,7 +446,7 @@ class RunCache(Generic[V]):
     def _let_go(self, run: CachedRun[V]) -> None:
         """Forget a run that is out of the removal order."""
         self._expiry.stop(run)
-        self._holdings.drop(run)
+        self.holdings.drop(run)
         if run.unread:
             self.counters.wasted += 1
             self.counters.wasted_bytes += run.size_bytes

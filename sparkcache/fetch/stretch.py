@@ -41,6 +41,11 @@ class Stretch:
         """Return the key of a run, by its index in `runs`."""
         return RunKey(self.ledger, self.runs[index])
 
+    def stored_bytes(self, index: int) -> int:
+        """Return a run's share of the extent; of all its runs, that is the extent."""
+        size_bytes, runs = self.extent.size_bytes, len(self.runs)
+        return size_bytes * (index + 1) // runs - size_bytes * index // runs
+
 
 @dataclass(frozen=True, slots=True)
 class Scan:

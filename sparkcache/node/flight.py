@@ -46,6 +46,8 @@ class Flight:
         attempt: 0, or 1 the second time.
         loader: The loader that was told to prepare it, if one was.
         over: No other run comes than the one granted; its loader will say Ended.
+        begun_s: When it began.
+        is_fruitful: Whether a run of it was decoded.
         heard_s: When its loader last said something, or was told to go on.
 
     """
@@ -63,6 +65,8 @@ class Flight:
     attempt: int = 0
     loader: Peer | None = None
     over: bool = False
+    begun_s: float = 0.0
+    is_fruitful: bool = False
     heard_s: float = 0.0
 
     def key(self, index: int) -> RunKey:

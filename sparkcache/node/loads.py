@@ -31,6 +31,7 @@ from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from sparkcache.histogram import TIMES_S, Values
 from sparkcache.node.flight import Flight, lay_out
 from sparkcache.node.messages import (
     Cancel,
@@ -96,7 +97,12 @@ class Arrival(NamedTuple):
 
 
 class Loads:
-    """The loads under way and those that wait for a loader."""
+    """The loads under way and those that wait for a loader.
+
+    Attributes:
+        load_s: How long they took from their beginning to their first run.
+
+    """
 
     def __init__(
         self,
@@ -116,12 +122,16 @@ class Loads:
         self._offsets = Offsets()
         self._numbers = count()
         self._heard_s = now()
+        self.load_s = Values(TIMES_S)
 
     def __repr__(self) -> str:
         return (
             f"Loads({len(self._busy)} under way, {len(self._queue)} queued, "
             f"{len(self._idle)} loaders idle)"
         )
+
+    def __len__(self) -> int:
+        return len(self._busy)
 
     def __contains__(self, key: RunKey) -> bool:
         return key in self._by_key
@@ -198,6 +208,9 @@ class Loads:
         self._count["lost_entries"] += message.lost_entries
         flight.next = message.index
         flight.pending = message
+        if not flight.is_fruitful:
+            flight.is_fruitful = True
+            self.load_s.see(flight.heard_s - flight.begun_s)
 
     def passed(self, peer: Peer, message: Passed) -> None:
         """A loader passed over a run."""
@@ -346,7 +359,7 @@ class Loads:
     def _start(self, peer: Peer, flight: Flight) -> None:
         self._busy[peer] = flight
         self._topics.of(flight.load.ledger.topic).loads += 1
-        flight.heard_s = self._now()
+        flight.begun_s = flight.heard_s = self._now()
         scan = flight.scan
         peer.send(
             Start(flight.number, scan.root, scan.config, flight.load, flight.skip)

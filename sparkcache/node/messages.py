@@ -1,8 +1,8 @@
 """What tasks, the node and its loaders say to each other.
 
-    task -> node      Open, Take, Finish, EndPlans, Ask, AskTopics
+    task -> node      Open, Take, Finish, EndPlans, Ask, AskTopics, AskStatus
     node -> task      Served and Streamed (with a descriptor), Placed, Failed, Refused,
-                      Patience, Told, ToldTopics
+                      Patience, Told, ToldTopics, Status
     node -> loader    Start, Grant, Deny, Cancel, Prepare, Forget, Unmap
     loader -> node    Decoded, Loaded, Streamed (with a descriptor), Passed, Ended,
                       Failed
@@ -88,6 +88,10 @@ class AskTopics(Message, frozen=True):
     """Wants the node's metrics by topic."""
 
 
+class AskStatus(Message, frozen=True):
+    """Wants all that the node tells of itself."""
+
+
 class Served(Message, frozen=True):
     """The run, in the descriptor that comes along."""
 
@@ -148,6 +152,12 @@ class ToldTopics(Message, frozen=True):
     """The node's metrics by topic."""
 
     topics: tuple[TopicMetrics, ...]
+
+
+class Status(Message, frozen=True):
+    """All that the node tells of itself, as JSON; see `sparkcache.node.status`."""
+
+    json: bytes
 
 
 class Start(Message, frozen=True):
@@ -228,9 +238,17 @@ class Ended(Message, frozen=True):
     retries: int
 
 
-FromTask: TypeAlias = Open | Take | Finish | EndPlans | Ask | AskTopics
+FromTask: TypeAlias = Open | Take | Finish | EndPlans | Ask | AskTopics | AskStatus
 ToTask: TypeAlias = (
-    Served | Placed | Streamed | Failed | Refused | Patience | Told | ToldTopics
+    Served
+    | Placed
+    | Streamed
+    | Failed
+    | Refused
+    | Patience
+    | Told
+    | ToldTopics
+    | Status
 )
 ToLoader: TypeAlias = Start | Grant | Deny | Cancel | Prepare | Forget | Unmap
 FromLoader: TypeAlias = Decoded | Passed | Loaded | Streamed | Ended | Failed

@@ -9,6 +9,7 @@ import resource
 import signal
 import socket
 import sys
+import time
 from typing import TYPE_CHECKING
 
 from sparkcache.node.address import Address, require_same_user
@@ -17,6 +18,7 @@ from sparkcache.node.lifetime import watch
 from sparkcache.node.loader import fork_loader
 from sparkcache.node.messages import (
     Ask,
+    AskStatus,
     AskTopics,
     Decoded,
     Ended,
@@ -84,6 +86,7 @@ class _Server:
             now=loop.time,
             close_fd=os.close,
             on_configure=self._adjust_loaders,
+            name=f"{os.getpid()}-{time.time_ns():x}",
         )
         self._adjust_loaders(config)
         listener.setblocking(False)
@@ -236,6 +239,8 @@ class _TaskConnection:
                 service.ask(self._channel)
             case AskTopics():
                 service.ask_topics(self._channel)
+            case AskStatus():
+                service.ask_status(self._channel)
             case _:
                 self._channel.close()
 

@@ -11,23 +11,27 @@ from __future__ import annotations
 import logging
 import mmap
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sparkcache.cache import Policy, Ring, Settings, resolve_ring, resolve_ttl
 from sparkcache.consumers import Located
 from sparkcache.metrics import Metrics
 from sparkcache.model import Position
+from sparkcache.node import status
 from sparkcache.node.loads import Loads
 from sparkcache.node.messages import (
     PROTOCOL_VERSION,
     Patience,
     Refused,
+    Status,
     Told,
     ToldTopics,
 )
+from sparkcache.node.plan_progress import PlanProgress
 from sparkcache.node.read_ahead import ReadAhead
 from sparkcache.node.recorder import Recorder
 from sparkcache.node.run_store import RunStore
+from sparkcache.node.times import Times
 from sparkcache.node.topic_counts import TopicCounts
 
 if TYPE_CHECKING:
@@ -104,6 +108,7 @@ class Service:
         close_fd: Closes a descriptor.
         on_configure: Told of every change of the settings.
         recorder: Writes down what happens, where the settings say so.
+        name: Tells it from other nodes of the same executor.
 
     """
 
@@ -116,6 +121,7 @@ class Service:
         close_fd: Callable[[int], None],
         on_configure: Callable[[CacheConfig], None] = lambda _: None,
         recorder: Recorder | None = None,
+        name: str = "",
     ) -> None:
         self.config = config
         self._epoch = -1
@@ -132,6 +138,9 @@ class Service:
         self._tasks: set[Task] = set()
         self._count: Counter[str] = Counter()
         self._topics = TopicCounts()
+        self._times = Times()
+        self._progress = PlanProgress()
+        self._name = name
         self.loads = Loads(self, self._count, self._topics, now)
         self._ahead = ReadAhead(self._store, self.loads)
 
@@ -153,12 +162,14 @@ class Service:
         if message.epoch >= self._epoch:
             self._epoch = message.epoch
             self.configure(message.settings)
-        plans = self._store.planned.begin(message.plans, self._now())
-        self._recorder.begin(plans)
+        begun = self._store.planned.begin(message.plans, self._now())
+        self._recorder.begin(begun)
+        self._progress.begin(begun)
         task.begin(message.scan)
         if message.scan.stretches:
             plan_ids = tuple(plan.id for plan in message.plans)
             task.reading = self._reading(message.reader, plan_ids, message.scan)
+            self._progress.open(task.reading, message.reader)
             self._ahead.open(task, message, self._now())
             self._topics.meet(message.scan.stretches[0].ledger.topic, message.group)
         self._tasks.add(task)
@@ -177,9 +188,11 @@ class Service:
             task.peer.close()
             return
         self._settle(task, message)
+        now_s = self._now()
         run = self._come_to(task, place)
         if run is not None:
-            self._serve(task, run, *self._following(task, run))
+            self._serve(task, run, *(following := self._following(task, run)))
+            self._times.served(now_s, self._now(), 1 + len(following))
         else:
             self.loads.wait(task, place)
             self._ahead.proceed(task, self.config)
@@ -209,6 +222,7 @@ class Service:
     def end_plans(self, message: EndPlans) -> None:
         """Plans are over: what nobody else waits for is dropped."""
         self._recorder.end(message.ids)
+        self._progress.end(message.ids)
         self._store.end(message.ids)
         self.loads.proceed()
 
@@ -219,6 +233,11 @@ class Service:
     def ask_topics(self, peer: Peer) -> None:
         """Somebody wants to know, topic by topic."""
         peer.send(ToldTopics(self.topic_metrics()))
+
+    def ask_status(self, peer: Peer) -> None:
+        """Somebody wants to know all there is, as JSON."""
+        told = self.metrics(), self.topic_metrics(), self._progress.records()
+        peer.send(Status(status.encode(self._name, self.config.max_bytes, *told)))
 
     # Loaders
 
@@ -353,10 +372,15 @@ class Service:
     def metrics(self) -> Metrics:
         """Return what was counted so far."""
         runs = self._store.runs
-        core = runs.counters
-        return Metrics(
+        core, holdings = runs.counters, runs.holdings
+        counted: dict[str, Any] = {
             **self._count,
             **self._topics.totals(),
+            **self._times.histograms(),
+        }
+        return Metrics(
+            **counted,
+            load_s=self.loads.load_s.histogram(),
             evicted_by_size=core.evicted,
             evicted_by_ttl=core.expired,
             evicted_by_last_read=core.read_out,
@@ -364,11 +388,18 @@ class Service:
             evicted_unread=core.given_up,
             wasted=core.wasted,
             wasted_bytes=core.wasted_bytes,
-            requeues=core.requeued_expired + core.requeued_evicted,
+            evicted_by_ring=core.rotated,
+            evicted_explicitly=core.invalidated - core.read_out - core.called_off,
+            requeued_by_ttl=core.requeued_expired,
+            requeued_by_size=core.requeued_evicted,
             runs=len(runs),
             kept_bytes=runs.kept_bytes,
             held_bytes=runs.held_bytes,
             peak_bytes=self._store.peak_bytes,
+            pinned_runs=holdings.pinned.runs,
+            pinned_bytes=holdings.pinned.bytes,
+            in_flight=len(self.loads),
+            in_flight_bytes=holdings.reserved.bytes,
         )
 
     def topic_metrics(self) -> tuple[TopicMetrics, ...]:
@@ -377,14 +408,22 @@ class Service:
 
     def check(self) -> None:
         """Assert the invariants. For tests."""
-        topics = self.topic_metrics()
-        runs = self._store.runs
-        assert sum(topic.runs for topic in topics) == len(runs)
-        assert sum(topic.kept_bytes for topic in topics) == runs.kept_bytes
+        self._check_metrics()
         self._store.check()
         self.loads.check()
         self._ahead.check()
         assert set(self.loads.waiting()) == {t for t in self._tasks if t.waiting}
+
+    def _check_metrics(self) -> None:
+        found, topics = self.metrics(), self.topic_metrics()
+        served = found.hits + found.prefetch_hits
+        assert found.requests == served + found.waits + found.misses
+        assert found.inserts == found.runs + found.evictions
+        assert found.evictions == found.evicted_age_s.count
+        assert found.hit_s.count == served
+        assert sum(topic.runs for topic in topics) == found.runs
+        assert sum(topic.kept_bytes for topic in topics) == found.kept_bytes
+        assert sum(topic.evictions for topic in topics) == found.evictions
 
     def _settle(self, task: Task, message: Take | Finish) -> None:
         """Note what a task has read, and what it maps no longer."""
@@ -392,7 +431,11 @@ class Service:
             assert task.reading is not None, "it has a run to read"
             key = task.key(place)
             self._recorder.finish(task.reading, key)
-            self._store.finish(task.reading, task.ordinal(place), key)
+            ordinal = task.ordinal(place)
+            stored_bytes = task.stretches[place[0]].stored_bytes(place[1])
+            topic = key.ledger.topic
+            self._progress.read(task.reading, topic, ordinal, stored_bytes)
+            self._store.finish(task.reading, ordinal, key)
         for place in message.released:
             cached = task.pins.pop(place, None)
             if cached is not None:
@@ -406,10 +449,13 @@ class Service:
         self._recorder.take(task.reading, task.stretches[place[0]], place[1])
         key = task.key(place)
         count = self._topics.of(key.ledger.topic)
-        count.requests += 1
+        count.ask(task, place)
         run = self._store.take(task.reading, key)
         if run is not None:
-            count.hits += 1
+            if run.is_first_of_prefetched:
+                count.prefetch_hits += 1
+            else:
+                count.hits += 1
             self._pin(task, run)
         elif key in self.loads:
             count.waits += 1
@@ -472,6 +518,7 @@ class Service:
     def _freed(self, run: CachedRun[int]) -> None:
         """Note that a run is held no longer."""
         self._ahead.removed(run)
+        self._times.evicted(run, self._now())
         self._topics.of(run.key.ledger.topic).evict(run.size_bytes)
 
 

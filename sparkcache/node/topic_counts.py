@@ -8,8 +8,12 @@ said of it, has an end.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
 
 from sparkcache.metrics import TopicMetrics
+
+if TYPE_CHECKING:
+    from sparkcache.node.task import Task
 
 MOST_TOPICS = 1000
 
@@ -21,9 +25,12 @@ class TopicCount:
     group: str = ""
     requests: int = 0
     hits: int = 0
+    prefetch_hits: int = 0
     waits: int = 0
     misses: int = 0
     served_bytes: int = 0
+    reads: int = 0
+    requested_bytes: int = 0
     loads: int = 0
     gets: int = 0
     received_bytes: int = 0
@@ -31,6 +38,13 @@ class TopicCount:
     loaded_bytes: int = 0
     evictions: int = 0
     evicted_bytes: int = 0
+
+    def ask(self, task: Task, place: tuple[int, int]) -> None:
+        """Count what a task asks for, which without a cache it would fetch itself."""
+        stretch = task.stretches[place[0]]
+        self.requests += 1
+        self.reads += place[1] == stretch.start or not task.is_in_order
+        self.requested_bytes += stretch.stored_bytes(place[1])
 
     def insert(self, size_bytes: int) -> None:
         """Count a run that is held from now on."""

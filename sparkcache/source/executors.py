@@ -12,15 +12,26 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from sparkcache.errors import CacheUnavailable
-from sparkcache.metrics import Metrics
 from sparkcache.node.address import Address
 from sparkcache.node.channel import Channel
-from sparkcache.node.messages import Ask, EndPlans, Told, ToTask
+from sparkcache.node.messages import (
+    Ask,
+    AskStatus,
+    AskTopics,
+    EndPlans,
+    Status,
+    Told,
+    ToldTopics,
+    ToTask,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from pyspark.sql import SparkSession
+
+    from sparkcache.metrics import Metrics, TopicMetrics
+    from sparkcache.node.messages import Message
 
 _TIMEOUT_S = 10.0
 _TASKS_PER_CORE = 2
@@ -35,7 +46,7 @@ def end_plans(spark: SparkSession, ids: tuple[str, ...]) -> None:
     Never fails: what was planned has been done, and must not be lost for this.
     """
     try:
-        _on_executors(spark, ids)
+        _on_executors(spark, Ask(), ids)
     except (Py4JError, PySparkException) as error:
         reason = str(error).partition("\n\tat ")[0]
         _log.warning("nodes were not told that plans %s are over: %s", ids, reason)
@@ -43,26 +54,52 @@ def end_plans(spark: SparkSession, ids: tuple[str, ...]) -> None:
 
 def node_metrics(spark: SparkSession) -> dict[str, Metrics]:
     """Return what each node has counted, by the node's directory."""
-    return _on_executors(spark, ())
+    return {
+        name: answer.metrics
+        for name, answer in _on_executors(spark, Ask())
+        if isinstance(answer, Told)
+    }
 
 
-def _on_executors(spark: SparkSession, ids: tuple[str, ...]) -> dict[str, Metrics]:
+def topic_metrics(spark: SparkSession) -> list[TopicMetrics]:
+    """Return what the nodes have counted of each topic, node after node."""
+    return [
+        topic
+        for _, answer in _on_executors(spark, AskTopics())
+        if isinstance(answer, ToldTopics)
+        for topic in answer.topics
+    ]
+
+
+def node_statuses(spark: SparkSession) -> list[tuple[str, bytes]]:
+    """Return all that each node tells of itself, as JSON, by the node's directory."""
+    return [
+        (name, answer.json)
+        for name, answer in _on_executors(spark, AskStatus())
+        if isinstance(answer, Status)
+    ]
+
+
+def _on_executors(
+    spark: SparkSession, question: Message, ids: tuple[str, ...] = ()
+) -> list[tuple[str, ToTask]]:
+    """Ask every node, once; those that are not reached do not answer."""
     context = spark.sparkContext
     tasks = context.defaultParallelism * _TASKS_PER_CORE
 
-    def speak(_: Iterable[int]) -> Iterator[tuple[str, Metrics]]:
-        return _speak(ids)
+    def speak(_: Iterable[int]) -> Iterator[tuple[str, ToTask]]:
+        return _speak(question, ids)
 
     before = context.getLocalProperty(_DESCRIPTION)
     context.setLocalProperty(_DESCRIPTION, "sparkcache: speak to the nodes")
     try:
         answers = context.parallelize(range(tasks), tasks).mapPartitions(speak)
-        return dict(answers.collect())
+        return list(dict(answers.collect()).items())
     finally:
         context.setLocalProperty(_DESCRIPTION, cast("str", before))  # None unsets it
 
 
-def _speak(ids: tuple[str, ...]) -> Iterator[tuple[str, Metrics]]:
+def _speak(question: Message, ids: tuple[str, ...]) -> Iterator[tuple[str, ToTask]]:
     """Speak to this executor's node, if it has one; in a task."""
     try:
         address = Address.of_this_executor()
@@ -72,11 +109,10 @@ def _speak(ids: tuple[str, ...]) -> Iterator[tuple[str, Metrics]]:
     try:
         if ids:
             channel.send(EndPlans(ids))
-        channel.send(Ask())
+        channel.send(question)
         answer, _ = channel.receive()
     except CacheUnavailable:
         return
     finally:
         channel.close()
-    if isinstance(answer, Told):
-        yield str(address.directory), answer.metrics
+    yield str(address.directory), answer

@@ -478,3 +478,21 @@ def memfd_bytes_of(pids: list[int]) -> int:
             except FileNotFoundError:
                 continue
     return sum(sizes.values())
+
+
+def test_top_shows_the_nodes_of_this_machine(executor: Executor) -> None:
+    for _ in range(2):
+        digest(executor.read())
+    metrics = executor.metrics()
+    done = subprocess.run(
+        [sys.executable, "-m", "sparkcache.top", "--once"],
+        check=True,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )
+    head, *lines = (line.split() for line in done.stdout.splitlines())
+    assert head[:3] == ["node", "requests", "hit_ratio"]
+    (mine,) = [line for line in lines if line[0] == str(processes(executor)[0])]
+    assert mine[1] == str(metrics.requests)
+    assert mine[2:4] == [f"{100 * metrics.hit_ratio:.1f}", "%"]

@@ -1,37 +1,47 @@
-"""Several executors: each has a node of its own, which ends with it."""
+"""Several executors: each has a node of its own, which is seen and ends with it."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
+import time
+import urllib.request
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyspark
 import pytest
+from browser import Browser
+from conftest import Topic, write
+
+from sparkcache.ui.jar import plugin_jar
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from conftest import Topic
-
 pytestmark = pytest.mark.spark
 
 PROGRAM = """
-import os, sys
+import json, os, sys, time, urllib.request
 from pyspark.sql import SparkSession
 import sparkcache
 from sparkcache.metrics import Metrics
 from sparkcache.source.executors import node_metrics
 
-name, directory = sys.argv[1:]
+name, directory, log = sys.argv[1:]
 spark = sparkcache.configure(
     SparkSession.builder.master("local-cluster[2,1,1024]")
     .config("spark.executor.memory", "512m")
     .config("spark.executor.extraJavaOptions", os.environ["SPARK_SUBMIT_OPTS"])
-    .config("spark.ui.enabled", "false")
+    .config("spark.ui.port", "0")
+    .config("spark.eventLog.enabled", "true")
+    .config("spark.eventLog.dir", log)
 ).getOrCreate()
 sparkcache.install(spark, sparkcache.CacheConfig(max_bytes=64 << 20))
 orders = (
@@ -42,6 +52,17 @@ with sparkcache.plan(orders, orders):
     rows = orders.count(), orders.count()
     nodes = node_metrics(spark)
 left = node_metrics(spark)
+wanted = sorted(node.requests for node in left.values())
+address = spark.sparkContext.uiWebUrl + "/sparkcache/json"
+end_s = time.monotonic() + 20
+while True:
+    told = json.load(urllib.request.urlopen(address, timeout=20))
+    requests = sorted(one["metrics"]["cache.gets"] for one in told["executors"])
+    if requests == wanted or time.monotonic() > end_s:
+        break
+    time.sleep(0.1)
+print("TOLD", json.dumps(told["executors"]).replace(" ", ""))
+print("REQUESTS", *wanted)
 loaded = sum(nodes.values(), Metrics()).received_bytes
 print("NODES", *nodes)
 print("RESULT", len(nodes), *rows, loaded, sum(left.values(), Metrics()).held_bytes)
@@ -49,7 +70,15 @@ spark.stop()
 """
 
 
-@pytest.fixture
+@dataclass(frozen=True)
+class Application:
+    """What an application has said, by the first word of each line, and its log."""
+
+    said: dict[str, list[str]]
+    log: Path
+
+
+@pytest.fixture(scope="module")
 def work_dir() -> Iterator[None]:
     """Where Spark puts the executors' files, whatever it is told."""
     directory = Path(pyspark.__file__).parent / "work"
@@ -59,10 +88,19 @@ def work_dir() -> Iterator[None]:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-@pytest.mark.usefixtures("work_dir")
-def test_every_executor_has_a_node(topic: Topic) -> None:
+@pytest.fixture(scope="module")
+def topic(tmp_path_factory: pytest.TempPathFactory) -> Topic:
+    return write(tmp_path_factory.mktemp("topic") / "bucket")
+
+
+@pytest.fixture(scope="module")
+def application(
+    topic: Topic, tmp_path_factory: pytest.TempPathFactory, work_dir: None
+) -> Application:
+    """One with two executors, which has ended."""
+    log = tmp_path_factory.mktemp("log")
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, topic.name, str(topic.directory)],
+        [sys.executable, "-c", PROGRAM, topic.name, str(topic.directory), str(log)],
         capture_output=True,
         text=True,
         check=False,
@@ -71,9 +109,81 @@ def test_every_executor_has_a_node(topic: Topic) -> None:
     )
     lines = {line.split()[0]: line.split()[1:] for line in done.stdout.splitlines()}
     assert "RESULT" in lines, done.stderr
-    nodes, first, second, loaded_bytes, held_bytes = map(int, lines["RESULT"])
+    return Application(lines, log)
+
+
+def test_every_executor_has_a_node(application: Application, topic: Topic) -> None:
+    said = application.said
+    nodes, first, second, loaded_bytes, held_bytes = map(int, said["RESULT"])
     assert nodes == 2
     assert first == second == topic.rows
     assert topic.size_bytes <= loaded_bytes <= 2 * topic.size_bytes
     assert held_bytes == 0
-    assert not any(Path(directory).exists() for directory in lines["NODES"])
+    assert not any(Path(directory).exists() for directory in said["NODES"])
+
+
+def test_the_tab_has_a_row_for_every_executor(application: Application) -> None:
+    (told,) = map(json.loads, application.said["TOLD"])
+    assert sorted(one["executor"] for one in told) == ["0", "1"]
+    requests = sorted(one["metrics"]["cache.gets"] for one in told)
+    assert requests == [int(number) for number in application.said["REQUESTS"]]
+    assert not any(one["is_gone"] for one in told)
+
+
+def test_the_history_server_has_the_same_tab(
+    application: Application, topic: Topic, tmp_path: Path
+) -> None:
+    (told,) = map(json.loads, application.said["TOLD"])
+    with history_server(application.log, tmp_path) as url, Browser(tmp_path) as browser:
+        (listed,) = json.loads(fetch(f"{url}/api/v1/applications"))
+        browser.open(f"{url}/history/{listed['id']}/jobs/")
+        assert "SparkCache" in browser.run("return document.body.innerText")
+        browser.open(f"{url}/history/{listed['id']}/sparkcache/")
+        browser.until("document.querySelectorAll('#sc-topics tbody tr').length")
+        rows = {row[0]: row[2] for row in browser.rows("sc-executors")}
+        wanted = {one["executor"]: one["metrics"]["cache.gets"] for one in told}
+        assert rows == {name: str(count) for name, count in wanted.items()}
+        ((name, group, served, *_),) = browser.rows("sc-topics")
+        assert (name, group) == (topic.name, "shop/eu")
+        assert int(served) == sum(wanted.values())
+
+
+@contextmanager
+def history_server(log: Path, directory: Path) -> Iterator[str]:
+    """A History Server with our jar; its address."""
+    home = Path(pyspark.__file__).parent
+    port = free_port()
+    options = f"-Dspark.history.fs.logDirectory={log} -Dspark.history.ui.port={port}"
+    server = subprocess.Popen(
+        [home / "bin" / "spark-class", "org.apache.spark.deploy.history.HistoryServer"],
+        env=os.environ
+        | {"SPARK_DAEMON_CLASSPATH": str(plugin_jar()), "SPARK_HISTORY_OPTS": options},
+        cwd=directory,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    url = f"http://127.0.0.1:{port}"
+    try:
+        end_s = time.monotonic() + 60
+        while "attempts" not in fetch(f"{url}/api/v1/applications"):
+            assert time.monotonic() < end_s, "the History Server lists no application"
+            time.sleep(0.1)
+        yield url
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def fetch(url: str) -> str:
+    """What is answered; nothing if nobody does."""
+    try:
+        with urllib.request.urlopen(url, timeout=20) as answer:
+            return answer.read().decode()
+    except OSError:
+        return ""
+
+
+def free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return sock.getsockname()[1]

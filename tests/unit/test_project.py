@@ -11,6 +11,7 @@ from hatchling.build import build_wheel
 
 import sparkcache
 from sparkcache.config import CacheConfig, node_option_names, scan_option_names
+from sparkcache.metric_names import NAMES
 from sparkcache.source.options import ScanOptions
 from sparkcache_pulsar import PulsarConnector
 from sparkcache_rocketmq import RocketMQConnector
@@ -40,6 +41,8 @@ def test_the_wheel_has_what_it_needs(
     ):
         assert {f"{package}/__init__.py", f"{package}/py.typed"} <= names
     assert not any(name.startswith(("tests", "examples")) for name in names)
+    assert "sparkcache/ui/sparkcache.jar" in names
+    assert "sparkcache/ui/java/SparkCacheTab.java" in names
 
 
 def test_the_public_names_are_there() -> None:
@@ -85,6 +88,14 @@ def test_what_others_call_it_names_settings_that_there_are() -> None:
     ours = {name for row in rows for name in re.findall(r"`(\w+)`", row[2])}
     assert ours <= node_option_names() | scan_option_names()
     assert {"ttlCreate", "ttlAfterRead", "ttl", "maxLife"} <= ours
+
+
+def test_metrics_in_the_readme_are_metrics() -> None:
+    section = README.split("## What is counted")[1].split("\n## ")[0]
+    told = re.findall(r"^\| `(\w+)` \| `([\w.]+)` \|", section, flags=re.MULTILINE)
+    assert told == list(NAMES.items())
+    for identity in re.findall(r"`(\w+) = ([\w +]+\w)`", section):
+        assert set(re.findall(r"\w+", " ".join(identity))) <= NAMES.keys()
 
 
 def test_times_in_the_readme_are_the_defaults() -> None:

@@ -84,8 +84,9 @@ def test_64_tasks_that_want_the_same_cause_one_load() -> None:
     assert world.loaded() == [(0, RUNS - 1)]
     assert world.decoded == [*range(10), 10]  # and then nobody wants any more
     metrics = world.service.metrics()
-    assert metrics.requests == 640 == metrics.hits + metrics.waits + metrics.misses
-    assert metrics.misses == 1
+    assert (metrics.requests, metrics.hits, metrics.prefetch_hits) == (640, 567, 9)
+    assert (metrics.waits, metrics.misses) == (63, 1)
+    assert (metrics.reads, metrics.saved_gets) == (64, 63)
     assert metrics.inserts == 10
 
 
@@ -685,7 +686,8 @@ def test_a_topic_is_counted_with_its_group() -> None:
     world.read(world.of(0, 3))
     (topic,) = world.service.topic_metrics()
     assert (topic.topic, topic.group) == (TOPIC, "shop/eu")
-    assert topic.requests == topic.hits + topic.waits + topic.misses == 5
+    assert (topic.requests, topic.hits, topic.prefetch_hits) == (5, 2, 2)
+    assert (topic.waits, topic.misses) == (0, 1)
     assert (topic.inserts, topic.loaded_bytes, topic.served_bytes) == (
         3,
         3 * SIZE,

@@ -190,7 +190,8 @@ class ServiceMachine(RuleBasedStateMachine):
             reader.check()
         metrics = world.service.metrics()
         assert world.memory_bytes() <= metrics.held_bytes
-        assert metrics.requests == metrics.hits + metrics.waits + metrics.misses
+        cached = world.service._store.runs.runs()
+        assert metrics.prefetched_unread == sum(run.unread for run in cached)
         assert metrics.kept_bytes == metrics.runs * SIZE <= metrics.held_bytes
         topic = sum(world.service.topic_metrics(), TopicMetrics())
         for name in ("requests", "served_bytes", "loads", "inserts", "runs"):

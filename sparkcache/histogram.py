@@ -1,0 +1,106 @@
+"""How values are distributed: counts by range, which can be added up."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from itertools import pairwise
+from operator import add, sub
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+TIMES_S = (
+    *(factor / 1e6 for factor in (10, 20, 50, 100, 200, 500)),
+    *(factor / 1e3 for factor in (1, 2, 5, 10, 20, 50, 100, 200, 500)),
+    *(1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 3600.0),
+)
+"""Bounds for times, from 10 us to an hour."""
+
+COUNTS = (0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 7.0, 10.0, 20.0, 50.0, 100.0, 1000.0)
+"""Bounds for small numbers."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Histogram:
+    """How many values lie between which bounds.
+
+    Attributes:
+        bounds: Ascending. A value belongs to the first bound that is not less.
+        counts: How many values each has; one more, for those beyond the last.
+        total: All values together.
+
+    """
+
+    bounds: tuple[float, ...]
+    counts: tuple[int, ...]
+    total: float = 0.0
+
+    @classmethod
+    def empty(cls, bounds: tuple[float, ...]) -> Histogram:
+        """Return one of no values."""
+        return cls(bounds, (0,) * (len(bounds) + 1))
+
+    def __repr__(self) -> str:
+        return f"<{self.count} values, mean {self.mean:g}>"
+
+    def __add__(self, other: Histogram) -> Histogram:
+        return self._with(other, add)
+
+    def __sub__(self, earlier: Histogram) -> Histogram:
+        return self._with(earlier, sub)
+
+    @property
+    def count(self) -> int:
+        """How many values there are."""
+        return sum(self.counts)
+
+    @property
+    def mean(self) -> float:
+        """Their mean; 0 if there are none."""
+        return self.total / self.count if self.count else 0.0
+
+    def quantile(self, share: float) -> float:
+        """Return a bound that no less than this share of the values is within.
+
+        Of values beyond the last bound nothing else is known, and of none 0.
+        """
+        wanted, found = share * self.count, 0
+        for bound, count in zip(self.bounds, self.counts, strict=False):
+            found += count
+            if found >= wanted:
+                return bound if found else 0.0
+        return self.bounds[-1]
+
+    def _with(
+        self, other: Histogram, both: Callable[[float, float], float]
+    ) -> Histogram:
+        if self.bounds != other.bounds:
+            raise ValueError("histograms of different bounds cannot be put together")
+        counts = map(both, self.counts, other.counts)
+        return Histogram(
+            self.bounds, tuple(map(int, counts)), both(self.total, other.total)
+        )
+
+
+class Values:
+    """Values that are seen one after another."""
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        assert all(low < high for low, high in pairwise(bounds))
+        self._bounds = bounds
+        self._counts = [0] * (len(bounds) + 1)
+        self._total = 0.0
+
+    def __repr__(self) -> str:
+        return f"Values({sum(self._counts)} of them)"
+
+    def see(self, value: float) -> None:
+        """Count a value."""
+        self._counts[bisect_left(self._bounds, value)] += 1
+        self._total += value
+
+    def histogram(self) -> Histogram:
+        """Return how they are distributed so far."""
+        return Histogram(self._bounds, tuple(self._counts), self._total)

@@ -1,0 +1,105 @@
+"""How far the consumers of each plan have come, as far as this node has seen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from sparkcache.consumers import Plan, Reader, Reading
+    from sparkcache.model import ReadToken
+
+_MOST_PLANS = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanMetrics:
+    """What was read of a topic for a plan, by the tasks of one node.
+
+    Attributes:
+        plan: The plan's id.
+        topic: The topic's name and place.
+        consumers: How many of the plan's scans read it.
+        read_bytes: What they have read so far, as it is stored.
+        end_bytes: Where in the topic the last of these scans ends; 0 if none began.
+        is_over: Whether the plan has ended.
+
+    """
+
+    plan: str
+    topic: str
+    consumers: int
+    read_bytes: int
+    end_bytes: int
+    is_over: bool
+
+
+@dataclass(slots=True)
+class _Progress:
+    plan: Plan
+    is_over: bool = False
+    read_bytes: dict[str, int] = field(default_factory=dict)
+    end_bytes: dict[str, int] = field(default_factory=dict)
+    done: dict[ReadToken, int] = field(default_factory=dict)
+
+
+class PlanProgress:
+    """The plans that a node has met last, and what was read for them."""
+
+    def __init__(self) -> None:
+        self._plans: dict[str, _Progress] = {}
+
+    def __repr__(self) -> str:
+        return f"PlanProgress({len(self._plans)} plans)"
+
+    def begin(self, plans: Iterable[Plan]) -> None:
+        """Plans begin that were not known."""
+        for plan in plans:
+            self._plans[plan.id] = _Progress(plan)
+        while len(self._plans) > _MOST_PLANS:
+            over = (id_ for id_, known in self._plans.items() if known.is_over)
+            del self._plans[next(over, next(iter(self._plans)))]
+
+    def end(self, plan_ids: Iterable[str]) -> None:
+        """Plans are over."""
+        for progress in filter(None, map(self._plans.get, plan_ids)):
+            progress.is_over = True
+            progress.done.clear()
+
+    def open(self, reading: Reading, reader: Reader) -> None:
+        """A task begins to read, for some of them."""
+        topic = reader.consumer.topic
+        for progress in self._of(reading):
+            known = progress.end_bytes.get(topic, 0)
+            progress.end_bytes[topic] = max(known, int(reader.end))
+
+    def read(
+        self, reading: Reading, topic: str, ordinal: int, stored_bytes: int
+    ) -> None:
+        """A task has finished with the run that is its `ordinal`-th."""
+        for progress in self._of(reading):
+            if ordinal > progress.done.get(reading.token, -1):
+                progress.done[reading.token] = ordinal
+                before = progress.read_bytes.get(topic, 0)
+                progress.read_bytes[topic] = before + stored_bytes
+
+    def records(self) -> list[PlanMetrics]:
+        """Return how far each has come, in each of its topics."""
+        return [
+            PlanMetrics(
+                plan=progress.plan.id,
+                topic=topic,
+                consumers=sum(c.topic == topic for c in progress.plan.consumers),
+                read_bytes=progress.read_bytes.get(topic, 0),
+                end_bytes=progress.end_bytes.get(topic, 0),
+                is_over=progress.is_over,
+            )
+            for progress in self._plans.values()
+            for topic in dict.fromkeys(c.topic for c in progress.plan.consumers)
+        ]
+
+    def _of(self, reading: Reading) -> list[_Progress]:
+        known = map(self._plans.get, reading.plan_ids)
+        return [progress for progress in known if progress and not progress.is_over]

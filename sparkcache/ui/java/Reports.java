@@ -1,0 +1,153 @@
+package org.apache.spark.sparkcache;
+
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+
+/**
+ * What the nodes have reported: the last word of each, and how the sums grew.
+ *
+ * <p>A node that was started again counts from 0, so the reports of the one before stay beside
+ * its own.
+ */
+final class Reports {
+  interface Each {
+    void accept(String executor, String json, long timeMs);
+  }
+
+  private static final ObjectMapper JSON = new ObjectMapper();
+  private static final int MOST_POINTS = 400;
+  private static final String[] PLOTTED = {
+    "cache.gets", "cache.gets.hit", "cache.held.bytes", "storage.gets.saved", "storage.saved.bytes"
+  };
+
+  private static final class Report {
+    String executor;
+    String json;
+    JsonNode status;
+    long timeMs;
+    boolean isGone;
+  }
+
+  private final Map<String, Report> reports = new LinkedHashMap<>();
+  private final List<double[]> points = new ArrayList<>();
+  private long everyMs = 500;
+
+  static boolean adds(String name) {
+    return !name.matches(".*\\.(mean|p50|p99|ratio)");
+  }
+
+  synchronized JsonNode put(String executor, String json, long timeMs)
+      throws JsonProcessingException {
+    JsonNode status = JSON.readTree(json);
+    String key = executor + " " + status.path("node").asText();
+    Report report = reports.get(key);
+    if (report == null) {
+      remove(executor);
+      report = new Report();
+      reports.put(key, report);
+    }
+    report.executor = executor;
+    report.json = json;
+    report.status = status;
+    report.timeMs = timeMs;
+    plot(timeMs);
+    return status;
+  }
+
+  /** An executor, or its node, is gone: it holds nothing, and what it counted stays. */
+  synchronized void remove(String executor) {
+    for (Report report : reports.values()) {
+      report.isGone |= report.executor.equals(executor);
+    }
+  }
+
+  synchronized void forEach(Each each) {
+    for (Report report : reports.values()) {
+      each.accept(report.executor, report.json, report.timeMs);
+    }
+  }
+
+  /** How many executors have a node now. */
+  synchronized int executors() {
+    int count = 0;
+    for (Report report : reports.values()) {
+      count += report.isGone ? 0 : 1;
+    }
+    return count;
+  }
+
+  synchronized double of(String executor, String name) {
+    double sum = 0;
+    for (Report report : reports.values()) {
+      if (report.executor.equals(executor)) {
+        sum = adds(name) ? sum + value(report, name) : value(report, name);
+      }
+    }
+    return sum;
+  }
+
+  synchronized double total(String name) {
+    double sum = 0;
+    for (Report report : reports.values()) {
+      sum += value(report, name);
+    }
+    return sum;
+  }
+
+  synchronized String json() {
+    ObjectNode root = JSON.createObjectNode();
+    ArrayNode executors = root.putArray("executors");
+    for (Report report : reports.values()) {
+      ObjectNode executor = executors.addObject();
+      executor.put("executor", report.executor);
+      executor.put("time_ms", report.timeMs);
+      executor.put("is_gone", report.isGone);
+      executor.setAll((ObjectNode) report.status);
+    }
+    ArrayNode names = root.putArray("plotted");
+    for (String name : PLOTTED) {
+      names.add(name);
+    }
+    ArrayNode series = root.putArray("points");
+    for (double[] point : points) {
+      ArrayNode array = series.addArray();
+      for (double value : point) {
+        array.add(value);
+      }
+    }
+    return root.toString();
+  }
+
+  private static double value(Report report, String name) {
+    boolean isHeld = name.matches("cache\\.(size|held|pinned|limit|loads\\.active)(\\.bytes)?");
+    return report.isGone && isHeld ? 0 : report.status.path("metrics").path(name).asDouble();
+  }
+
+  /** Adds a point; of many, every second one is dropped. */
+  private void plot(long timeMs) {
+    double[] point = new double[PLOTTED.length + 1];
+    point[0] = timeMs;
+    for (int i = 0; i < PLOTTED.length; i++) {
+      point[i + 1] = total(PLOTTED[i]);
+    }
+    int last = points.size() - 1;
+    if (last > 0 && timeMs - points.get(last - 1)[0] < everyMs) {
+      points.set(last, point);
+    } else {
+      points.add(point);
+    }
+    if (points.size() > MOST_POINTS) {
+      for (int i = points.size() - 2; i > 0; i -= 2) {
+        points.remove(i);
+      }
+      everyMs *= 2;
+    }
+  }
+}

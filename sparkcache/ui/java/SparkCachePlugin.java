@@ -1,0 +1,300 @@
+package org.apache.spark.sparkcache;
+
+import com.codahale.metrics.Gauge;
+import com.codahale.metrics.MetricRegistry;
+import com.fasterxml.jackson.databind.JsonNode;
+import java.io.EOFException;
+import java.io.IOException;
+import java.net.StandardProtocolFamily;
+import java.net.UnixDomainSocketAddress;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.channels.SocketChannel;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.Executors;
+import java.util.concurrent.ScheduledExecutorService;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
+import org.apache.spark.SparkContext;
+import org.apache.spark.SparkEnv;
+import org.apache.spark.api.plugin.DriverPlugin;
+import org.apache.spark.api.plugin.ExecutorPlugin;
+import org.apache.spark.api.plugin.PluginContext;
+import org.apache.spark.api.plugin.SparkPlugin;
+import org.apache.spark.scheduler.SparkListener;
+import org.apache.spark.scheduler.SparkListenerExecutorRemoved;
+import org.apache.spark.ui.SparkUI;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Brings what the nodes of all executors tell to the driver: into its UI, into Spark's metrics
+ * system, and into the event log.
+ *
+ * <p>Whatever goes wrong here is logged, once, and harms nobody: an executor whose plugin fails to
+ * begin would be ended by Spark and started again for ever.
+ */
+public final class SparkCachePlugin implements SparkPlugin {
+  private static final Logger LOG = LoggerFactory.getLogger(SparkCachePlugin.class);
+
+  @Override
+  public DriverPlugin driverPlugin() {
+    return new Driver();
+  }
+
+  @Override
+  public ExecutorPlugin executorPlugin() {
+    return new Executor();
+  }
+
+  private static final class Driver implements DriverPlugin {
+    private final Reports reports = new Reports();
+    private final AtomicBoolean hasFailed = new AtomicBoolean();
+    private MetricRegistry registry;
+    private SparkContext context;
+    private final Map<String, Double> nextEventMs = new ConcurrentHashMap<>();
+
+    @Override
+    public Map<String, String> init(SparkContext sparkContext, PluginContext pluginContext) {
+      try {
+        context = sparkContext;
+        sparkContext.listenerBus().addToManagementQueue(new Removals(reports));
+        if (sparkContext.ui().isDefined()) {
+          SparkUI ui = sparkContext.ui().get();
+          ui.attachTab(new SparkCacheTab(ui, reports::json));
+        }
+      } catch (Throwable error) {
+        LOG.warn("SparkCache is not shown in the UI: {}", error.toString());
+      }
+      return Map.of();
+    }
+
+    @Override
+    public void registerMetrics(String appId, PluginContext pluginContext) {
+      registry = pluginContext.metricRegistry();
+      // Spark forgets a plugin that has no metrics by now; the others come with the reports.
+      gauge("executors", reports::executors);
+    }
+
+    @Override
+    public Object receive(Object message) {
+      try {
+        String[] report = (String[]) message;
+        long nowMs = System.currentTimeMillis();
+        JsonNode status = reports.put(report[0], report[1], nowMs);
+        publish(report[0], status.path("metrics"));
+        // Ever more rarely, so that the log of a long application stays short.
+        if (nowMs >= nextEventMs.getOrDefault(report[0], 0.0)) {
+          nextEventMs.put(report[0], nowMs + 0.05 * (nowMs - context.startTime()));
+          context.listenerBus().post(new SparkCacheHistory.Event(report[0], report[1], nowMs));
+        }
+      } catch (Throwable error) {
+        if (hasFailed.compareAndSet(false, true)) {
+          LOG.warn("SparkCache: a report was not understood: {}", error.toString());
+        }
+      }
+      return null;
+    }
+
+    @Override
+    public void shutdown() {
+      try {
+        reports.forEach(
+            (executor, json, timeMs) ->
+                context
+                    .listenerBus()
+                    .post(new SparkCacheHistory.Event(executor, json, timeMs)));
+      } catch (Throwable error) {
+        LOG.warn("SparkCache: the last reports are not in the log: {}", error.toString());
+      }
+    }
+
+    private synchronized void publish(String executor, JsonNode metrics) {
+      metrics
+          .fieldNames()
+          .forEachRemaining(
+              name -> {
+                gauge("executor." + executor + "." + name, () -> reports.of(executor, name));
+                if (Reports.adds(name)) {
+                  gauge("total." + name, () -> reports.total(name));
+                }
+              });
+    }
+
+    private void gauge(String name, Gauge<Number> gauge) {
+      if (registry != null && !registry.getNames().contains(name)) {
+        registry.register(name, gauge);
+      }
+    }
+  }
+
+  private static final class Removals extends SparkListener {
+    private final Reports reports;
+
+    Removals(Reports reports) {
+      this.reports = reports;
+    }
+
+    @Override
+    public void onExecutorRemoved(SparkListenerExecutorRemoved event) {
+      reports.remove(event.executorId());
+    }
+  }
+
+  private static final class Executor implements ExecutorPlugin {
+    private static final long PERIOD_MS = 1000;
+    private static final long AFTER_TASK_MS = 100;
+
+    private final AtomicBoolean hasFailed = new AtomicBoolean();
+    private final AtomicBoolean isDue = new AtomicBoolean();
+    private ScheduledExecutorService clock;
+    private PluginContext context;
+    private String last = "";
+
+    @Override
+    public void init(PluginContext pluginContext, Map<String, String> extraConf) {
+      try {
+        context = pluginContext;
+        clock =
+            Executors.newSingleThreadScheduledExecutor(
+                run -> {
+                  Thread thread = new Thread(run, "sparkcache-report");
+                  thread.setDaemon(true);
+                  return thread;
+                });
+        clock.scheduleWithFixedDelay(this::report, PERIOD_MS, PERIOD_MS, TimeUnit.MILLISECONDS);
+      } catch (Throwable error) {
+        LOG.warn("SparkCache does not report: {}", error.toString());
+      }
+    }
+
+    @Override
+    public void onTaskSucceeded() {
+      try {
+        if (isDue.compareAndSet(false, true)) {
+          clock.schedule(this::report, AFTER_TASK_MS, TimeUnit.MILLISECONDS);
+        }
+      } catch (Throwable error) {
+        isDue.set(false); // it is about to end
+      }
+    }
+
+    @Override
+    public void shutdown() {
+      try {
+        clock.execute(this::report);
+        clock.shutdown();
+        clock.awaitTermination(PERIOD_MS, TimeUnit.MILLISECONDS);
+        clock.shutdownNow();
+      } catch (Throwable error) {
+        LOG.debug("SparkCache: the last report was not made", error);
+      }
+    }
+
+    private void report() {
+      isDue.set(false);
+      try {
+        Path directory =
+            SparkEnv.get().blockManager().diskBlockManager().localDirs()[0].toPath();
+        Path socket = directory.resolve("sparkcache").resolve("socket");
+        if (!Files.exists(socket)) {
+          return; // nothing was read here yet
+        }
+        String status = NodeSocket.status(socket);
+        if (!status.equals(last)) {
+          last = status;
+          context.send(new String[] {context.executorID(), status});
+        }
+      } catch (Throwable error) {
+        if (hasFailed.compareAndSet(false, true)) {
+          LOG.info("SparkCache: no report of this executor's node: {}", error.toString());
+        }
+      }
+    }
+  }
+
+  /** Asks the executor's node, which speaks frames of msgpack: see sparkcache/node/channel.py. */
+  private static final class NodeSocket {
+    private static final int LONGEST_PATH = 107;
+    private static final byte[] QUESTION = frame("AskStatus");
+    private static final byte[] ANSWER = array("Status");
+
+    static String status(Path socket) throws IOException {
+      Path link = null;
+      try {
+        Path near = socket;
+        if (socket.toString().getBytes(StandardCharsets.UTF_8).length > LONGEST_PATH) {
+          link = Files.createTempDirectory("sc");
+          near = link.resolve("d");
+          Files.createSymbolicLink(near, socket.getParent());
+          near = near.resolve(socket.getFileName());
+        }
+        return ask(near);
+      } finally {
+        if (link != null) {
+          Files.deleteIfExists(link.resolve("d"));
+          Files.delete(link);
+        }
+      }
+    }
+
+    private static String ask(Path socket) throws IOException {
+      try (SocketChannel channel = SocketChannel.open(StandardProtocolFamily.UNIX)) {
+        channel.connect(UnixDomainSocketAddress.of(socket));
+        channel.write(ByteBuffer.wrap(QUESTION));
+        int size = read(channel, 5).order(ByteOrder.LITTLE_ENDIAN).getInt();
+        ByteBuffer frame = read(channel, size);
+        for (byte expected : ANSWER) {
+          if (frame.get() != expected) {
+            throw new IOException("another answer than the status");
+          }
+        }
+        int length =
+            switch (frame.get() & 0xff) { // bin 8, bin 16, bin 32
+              case 0xc4 -> frame.get() & 0xff;
+              case 0xc5 -> frame.getShort() & 0xffff;
+              case 0xc6 -> frame.getInt();
+              default -> throw new IOException("no bytes in the answer");
+            };
+        byte[] json = new byte[length];
+        frame.get(json);
+        return new String(json, StandardCharsets.UTF_8);
+      }
+    }
+
+    private static ByteBuffer read(SocketChannel channel, int size) throws IOException {
+      ByteBuffer buffer = ByteBuffer.allocate(size);
+      while (buffer.hasRemaining()) {
+        if (channel.read(buffer) < 0) {
+          throw new EOFException("the node hung up");
+        }
+      }
+      return buffer.flip();
+    }
+
+    private static byte[] frame(String tag) {
+      byte[] message = array(tag);
+      message[0] = (byte) 0x91; // it has no fields
+      return ByteBuffer.allocate(5 + message.length)
+          .order(ByteOrder.LITTLE_ENDIAN)
+          .putInt(message.length)
+          .put((byte) 0)
+          .put(message)
+          .array();
+    }
+
+    /** The beginning of an array of two: the tag, and one field. */
+    private static byte[] array(String tag) {
+      byte[] text = tag.getBytes(StandardCharsets.UTF_8);
+      return ByteBuffer.allocate(2 + text.length)
+          .put((byte) 0x92)
+          .put((byte) (0xa0 | text.length))
+          .put(text)
+          .array();
+    }
+  }
+}

@@ -1,0 +1,86 @@
+"""A headless Chromium, driven through the protocol that its driver speaks."""
+
+from __future__ import annotations
+
+import base64
+import json
+import shutil
+import subprocess
+import time
+import urllib.request
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DEADLINE_S = 30.0
+_ROWS = """
+return Array.from(document.querySelectorAll("#" + arguments[0] + " tbody tr"),
+                  row => Array.from(row.cells, cell => cell.textContent))
+"""
+_OPTIONS = [
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--window-size=1400,1000",
+]
+
+
+class Browser:
+    """One window. Its processes end with the `with` block."""
+
+    def __init__(self, directory: Path) -> None:
+        driver, chromium = shutil.which("chromedriver"), shutil.which("chromium")
+        assert chromium, "needs Debian's chromium"
+        assert driver, "needs Debian's chromium-driver"
+        self._driver = subprocess.Popen(
+            [driver, "--port=0"], stdout=subprocess.PIPE, text=True, cwd=directory
+        )
+        assert self._driver.stdout is not None
+        said = next(line for line in self._driver.stdout if "successfully on" in line)
+        port = int(said.rstrip(".\n").split()[-1])
+        self._url = f"http://127.0.0.1:{port}/session"
+        options = {
+            "binary": chromium,
+            "args": [*_OPTIONS, f"--user-data-dir={directory}"],
+        }
+        asked = {"capabilities": {"alwaysMatch": {"goog:chromeOptions": options}}}
+        self._url += "/" + self._call("", asked)["sessionId"]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._call("", method="DELETE")
+        self._driver.terminate()
+        self._driver.communicate()
+
+    def open(self, url: str) -> None:
+        self._call("/url", {"url": url})
+
+    def run(self, script: str, *arguments: object) -> Any:
+        return self._call("/execute/sync", {"script": script, "args": list(arguments)})
+
+    def rows(self, table: str) -> list[list[str]]:
+        """The texts in a table's cells."""
+        return self.run(_ROWS, table)
+
+    def text(self, id_: str) -> str:
+        return self.run("return document.getElementById(arguments[0]).textContent", id_)
+
+    def until(self, script: str) -> Any:
+        """Wait for something to be so; return what it is."""
+        end_s = time.monotonic() + DEADLINE_S
+        while not (found := self.run("return " + script)):
+            assert time.monotonic() < end_s, f"never came to pass: {script}"
+            time.sleep(0.05)
+        return found
+
+    def screenshot(self, path: Path) -> None:
+        path.write_bytes(base64.b64decode(self._call("/screenshot", method="GET")))
+
+    def _call(self, path: str, body: object = None, method: str = "POST") -> Any:
+        data = json.dumps(body or {}).encode() if method == "POST" else None
+        request = urllib.request.Request(self._url + path, data, method=method)
+        with urllib.request.urlopen(request, timeout=DEADLINE_S) as answer:
+            return json.load(answer)["value"]

@@ -1,0 +1,73 @@
+"""`sparkcache.stats`: what was counted, as a DataFrame."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING
+
+import pytest
+from conftest import Topic, write
+
+import sparkcache
+from sparkcache import ConfigError
+from sparkcache.metric_names import HISTOGRAMS
+from sparkcache.metrics import Metrics
+from sparkcache.source.executors import node_metrics
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+EVIL = "persistent://stats/evil/<b>bold<-b>"
+
+
+def test_a_row_for_each_node(spark: SparkSession, topic: Topic) -> None:
+    topic.load(spark).count()
+    stats = sparkcache.stats(spark)
+    ((directory, metrics),) = node_metrics(spark).items()
+    (row,) = stats.collect()
+    assert row["node"] == directory
+    for name in {spec.name for spec in fields(Metrics)} - HISTOGRAMS:
+        assert row[name] == getattr(metrics, name), name
+    assert row["hit_ratio"] == metrics.hit_ratio
+    assert row["load_s_mean"] == metrics.load_s.mean
+    assert stats.select("requests").first() == (metrics.requests,)
+
+
+def test_a_row_for_each_topic_and_group(spark: SparkSession, tmp_path: Path) -> None:
+    orders = write(tmp_path / "orders", "persistent://stats/eu/orders")
+    parcels = write(tmp_path / "parcels", "persistent://stats/eu/parcels")
+    for topic in (orders, orders, parcels):
+        assert topic.load(spark).count() == topic.rows
+    by_topic = {row["topic"]: row for row in sparkcache.stats(spark, "topic").collect()}
+    found = [by_topic[f"{t.directory.as_uri()}#{t.name}"] for t in (orders, parcels)]
+    assert [row["received_bytes"] for row in found] == [
+        orders.size_bytes,
+        parcels.size_bytes,
+    ]
+    assert found[0]["requested_bytes"] == 2 * orders.size_bytes
+    assert found[0]["saved_bytes"] == orders.size_bytes
+    by_group = {row["group"]: row for row in sparkcache.stats(spark, "group").collect()}
+    group = by_group["stats/eu"]
+    assert group["requests"] == sum(row["requests"] for row in found)
+    total = node_metrics(spark).values()
+    assert sum(row["requests"] for row in by_group.values()) == sum(
+        metrics.requests for metrics in total
+    )
+
+
+def test_notebooks_show_a_table(spark: SparkSession, tmp_path: Path) -> None:
+    topic = write(tmp_path / "evil", EVIL)
+    topic.load(spark).count()
+    html = sparkcache.stats(spark, by="topic")._repr_html_()
+    assert "stats/evil/&lt;b&gt;bold&lt;-b&gt;</td>" in html
+    assert "<b>" not in html
+    assert "hit_ratio" in sparkcache.stats(spark)._repr_html_()
+
+
+def test_there_are_three_ways_to_sum_up(spark: SparkSession) -> None:
+    with pytest.raises(ConfigError, match="use one of node, topic, group"):
+        sparkcache.stats(spark, by="tenant")

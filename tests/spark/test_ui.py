@@ -1,0 +1,192 @@
+"""The tab in Spark's UI, as a browser shows it."""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.request
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from browser import Browser
+from conftest import TOPIC, write
+
+import sparkcache
+from sparkcache.metric_names import GAUGES, HISTOGRAMS, NAMES
+from sparkcache.metrics import Metrics
+from sparkcache.node.status import published
+from sparkcache.source.executors import node_metrics
+from sparkcache.testing.s3_server import S3Server
+from sparkcache_pulsar.testing import synthetic_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+BUCKET = "offload"
+EVIL = "persistent://shop/eu/<script>document.title=1<-script>"
+DEADLINE_S = 15.0
+
+
+@pytest.fixture
+def server() -> Iterator[S3Server]:
+    with S3Server() as server, server.as_environment():
+        server.create_bucket(BUCKET)
+        for stored in synthetic_topic(TOPIC, 4 << 20, ledgers=4):
+            server.put(BUCKET, stored.key, stored.data, stored.metadata)
+        yield server
+
+
+@pytest.fixture
+def browser(tmp_path: Path) -> Iterator[Browser]:
+    with Browser(tmp_path) as browser:
+        yield browser
+
+
+def get(spark: SparkSession, path: str) -> str:
+    url = spark.sparkContext.uiWebUrl
+    assert url is not None
+    with urllib.request.urlopen(url + path, timeout=DEADLINE_S) as answer:
+        return answer.read().decode()
+
+
+def counted(spark: SparkSession) -> Metrics:
+    return sum(node_metrics(spark).values(), Metrics())
+
+
+def reported(spark: SparkSession) -> dict[str, Any]:
+    """What the tab is told, once that is what the node has counted.
+
+    Nodes that other tests have killed come before it.
+    """
+    end_s = time.monotonic() + DEADLINE_S
+    while True:
+        wanted = published(counted(spark))
+        told = json.loads(get(spark, "/sparkcache/json"))
+        executor = told["executors"][-1] if told["executors"] else {"metrics": {}}
+        if wanted.items() <= executor["metrics"].items():
+            return told
+        assert time.monotonic() < end_s, (wanted, executor["metrics"])
+        time.sleep(0.1)
+
+
+def load(spark: SparkSession, server: S3Server) -> DataFrame:
+    reader = spark.read.format("sparkcache").option("topic", TOPIC)
+    reader = reader.option("endpoint", server.endpoint).option("pathStyle", "true")
+    return reader.option("region", "us-east-1").load(f"s3://{BUCKET}")
+
+
+def test_the_tab_shows_what_the_server_and_the_nodes_have_counted(
+    spark: SparkSession, server: S3Server, browser: Browser
+) -> None:
+    rows = load(spark, server)
+    rows.rdd.getNumPartitions()
+    server.forget()
+    before = counted(spark)
+    with sparkcache.plan(rows, rows, rows):
+        for _ in range(3):
+            rows.write.format("noop").mode("overwrite").save()
+        spent = counted(spark) - before
+        sent = [
+            c for k, c in server.counts().items() if not k.endswith(("/", "-index"))
+        ]
+        assert sum(count.gets for count in sent) == spent.gets == 4
+        assert sum(count.sent_bytes for count in sent) == spent.received_bytes
+        assert (spent.saved_gets, spent.saved_bytes) == (8, 2 * spent.received_bytes)
+        told = reported(spark)
+        (plan,) = [
+            plan for plan in told["executors"][-1]["plans"] if not plan["is_over"]
+        ]
+        assert plan["consumers"] == 3
+        assert plan["read_bytes"] == 3 * plan["end_bytes"] == 3 * spent.received_bytes
+
+    browser.open(f"{spark.sparkContext.uiWebUrl}/jobs/")
+    assert "SparkCache" in browser.run("return document.body.innerText")
+    browser.open(f"{spark.sparkContext.uiWebUrl}/sparkcache/")
+    browser.until("document.querySelectorAll('#sc-topics tbody tr').length")
+    found = [executor["metrics"] for executor in reported(spark)["executors"]]
+    total = {name: sum(metrics[name] for metrics in found) for name in found[-1]}
+    requests, saved = f"{total['cache.gets']:,}", total["storage.gets.saved"]
+    wanted = json.dumps(requests)
+    browser.until(f"document.getElementById('sc-requests').textContent === {wanted}")
+    ratio = total["cache.gets.hit"] / total["cache.gets"]
+    assert browser.text("sc-ratio") == f"{100 * ratio:.1f} %"
+    assert browser.text("sc-saved").startswith(f"{saved:,} GETs, ")
+    assert browser.text("sc-money") == f"$ {saved / 1000 * 0.0004:.4f}"
+    *gone, alive = browser.rows("sc-executors")
+    assert alive[:3] == ["driver", "active", f"{found[-1]['cache.gets']:,}"]
+    assert all(row[1] == "gone" for row in gone)
+    topics = {row[0]: row for row in browser.rows("sc-topics")}
+    assert topics[TOPIC][1] == "shop/eu"
+    assert browser.run("return document.querySelectorAll('svg.sc-plot').length") == 4
+    plans = {row[0]: row for row in browser.rows("sc-plans")}
+    read = f"{plan['read_bytes'] / (1 << 20):.1f} MiB"
+    assert plans[plan["plan"][:8]][2:] == ["3", read, "100.0 %", "over"]
+
+
+def test_a_topic_that_is_a_script_is_text_and_the_page_updates_itself(
+    spark: SparkSession, tmp_path: Path, browser: Browser
+) -> None:
+    topic = write(tmp_path / "bucket", EVIL)
+    browser.open(f"{spark.sparkContext.uiWebUrl}/sparkcache/")
+    title = browser.run("return document.title")
+    assert topic.load(spark).count() == topic.rows
+    browser.until(
+        "Array.from(document.querySelectorAll('#sc-topics td'))"
+        f".some(cell => cell.textContent === {json.dumps(EVIL)})"
+    )
+    assert browser.run("return document.title") == title
+    assert (
+        browser.run("return document.querySelectorAll('#sc-topics script').length") == 0
+    )
+
+
+def test_tables_are_sorted_by_what_is_clicked(
+    spark: SparkSession, tmp_path: Path, browser: Browser
+) -> None:
+    for number, name in enumerate("bac"):
+        topic = write(tmp_path / name, f"persistent://sort/ns/{name}")
+        for _ in range(number + 1):
+            topic.load(spark).count()
+    reported(spark)
+    browser.open(f"{spark.sparkContext.uiWebUrl}/sparkcache/")
+    browser.until("document.querySelectorAll('#sc-topics tbody tr').length")
+    click = "document.querySelectorAll('#sc-topics th')[arguments[0]].click()"
+
+    def order() -> str:
+        names = [row[0] for row in browser.rows("sc-topics")]
+        return "".join(name[-1] for name in names if "//sort/ns/" in name)
+
+    browser.run(click, 0)
+    assert order() == "abc"
+    browser.run(click, 2)
+    assert order() == "bac"
+    browser.run(click, 2)
+    assert order() == "cab"
+
+
+def test_metrics_are_in_sparks_own_metrics_system(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    topic = write(tmp_path / "bucket")
+    topic.load(spark).count()
+    told = reported(spark)["executors"]
+    gauges = json.loads(get(spark, "/metrics/json"))["gauges"]
+    found = {
+        key.partition(".SparkCachePlugin.")[2]: gauge["value"]
+        for key, gauge in gauges.items()
+        if ".SparkCachePlugin." in key
+    }
+    assert found["executors"] == 1
+    for field in NAMES.keys() - GAUGES - HISTOGRAMS:
+        name = NAMES[field]
+        counted_by_all = sum(executor["metrics"][name] for executor in told)
+        assert found[f"executor.driver.{name}"] == counted_by_all, name
+        assert found[f"total.{name}"] == counted_by_all, name
+    for name in ("cache.size", "cache.held.bytes", "cache.hit.ratio"):
+        assert found[f"executor.driver.{name}"] == told[-1]["metrics"][name], name
+    assert "total.cache.hit.ratio" not in found

@@ -1,0 +1,88 @@
+"""All that a node tells of itself, for those who read JSON."""
+
+from __future__ import annotations
+
+import json
+
+from node_world import CONFIG, STORED, TOPIC, FakePeer, World, plan
+
+from sparkcache.metric_names import NAMES
+from sparkcache.metrics import Metrics, TopicMetrics
+from sparkcache.node import status
+from sparkcache.node.messages import Status
+from sparkcache.node.plan_progress import PlanProgress
+
+
+def told(world: World) -> dict:  # type: ignore[type-arg]
+    peer = FakePeer()
+    world.service.ask_status(peer)
+    ((message, _),) = peer.sent
+    assert isinstance(message, Status)
+    return json.loads(message.json)
+
+
+def test_a_node_tells_its_metrics_topics_and_plans() -> None:
+    world = World()
+    world.loader()
+    planned = plan("p", None, None)
+    world.read(world.of(0, 3, plans=(planned,), group="shop/eu"))
+    found = told(world)
+    assert found["metrics"]["cache.gets"] == 3
+    assert found["metrics"]["cache.limit.bytes"] == CONFIG.max_bytes
+    assert found["metrics"]["cache.load.duration.count"] == 1
+    (topic,) = found["topics"]
+    assert (topic["topic"], topic["group"], topic["requests"]) == (TOPIC, "shop/eu", 3)
+    (progress,) = found["plans"]
+    assert (progress["plan"], progress["consumers"]) == ("p", 2)
+    assert progress["is_over"] is False
+
+
+def test_every_metric_is_published() -> None:
+    names = {name for name in NAMES.values() if "duration" not in name}
+    histograms = {"cache.eviction.age", "cache.eviction.idle", "cache.eviction.reads"}
+    found = status.published(Metrics()).keys()
+    assert names - histograms <= found
+    for name in (NAMES["load_s"], *histograms):
+        assert {f"{name}.{part}" for part in ("count", "mean", "p50", "p99")} <= found
+
+
+def test_of_many_topics_those_most_served_are_told_one_by_one() -> None:
+    topics = [
+        TopicMetrics(topic=f"t{number}", group="g", served_bytes=number, runs=1)
+        for number in range(status.MOST_TOPICS + 5)
+    ]
+    topics.append(TopicMetrics(served_bytes=1 << 40, runs=10))
+    *one_by_one, others = status.most_served(topics)
+    assert len(one_by_one) == status.MOST_TOPICS
+    assert one_by_one[0].served_bytes == status.MOST_TOPICS + 4
+    assert (others.topic, others.group, others.runs) == ("", "", 5 + 10)
+    assert others.served_bytes == sum(range(5)) + (1 << 40)
+    assert len(status.most_served(topics[:3])) == 3
+
+
+def test_a_plan_progresses_with_what_is_read_and_not_by_reading_it_again() -> None:
+    world = World()
+    world.loader()
+    planned = plan("p", None, None)
+    for stage in (0, 0, 1):  # the first task is tried twice
+        reader = world.of(0, 4, plans=(planned,), stage=stage)
+        world.read(reader)
+        reader.finish()
+    (progress,) = told(world)["plans"]
+    assert progress["read_bytes"] == 2 * 4 * STORED
+    world.end_plans("p")
+    (progress,) = told(world)["plans"]
+    assert progress["is_over"] is True
+    assert progress["read_bytes"] == 2 * 4 * STORED
+
+
+def test_the_plans_met_last_are_remembered() -> None:
+    plans = PlanProgress()
+    for number in range(60):
+        plans.begin([plan(f"p{number}", None)])
+        if number != 3:
+            plans.end([f"p{number}"])
+    names = [record.plan for record in plans.records()]
+    assert len(names) == 50
+    assert "p3" in names
+    assert names[-1] == "p59"

@@ -1,0 +1,81 @@
+"""The jar of the Spark plugin, and how a session is told of it."""
+
+from __future__ import annotations
+
+import zipfile
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.sql import SparkSession
+
+import sparkcache
+from sparkcache.source.given_conf import given
+from sparkcache.ui import jar
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_the_jar_is_the_same_for_the_same_sources(tmp_path: Path) -> None:
+    jar.build(tmp_path / "one.jar")
+    jar.build(tmp_path / "two.jar")
+    assert (tmp_path / "one.jar").read_bytes() == (tmp_path / "two.jar").read_bytes()
+    with zipfile.ZipFile(tmp_path / "one.jar") as archive:
+        names = set(archive.namelist())
+    assert "org/apache/spark/sparkcache/SparkCachePlugin.class" in names
+    assert "org/apache/spark/sparkcache/page.html" in names
+    assert "META-INF/services/org.apache.spark.status.AppHistoryServerPlugin" in names
+    assert {path.name for path in tmp_path.iterdir()} == {"one.jar", "two.jar"}
+
+
+def test_without_a_jdk_there_is_no_jar_and_no_harm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(jar, "JAR", tmp_path / "none.jar")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert jar.plugin_jar() is None
+    assert "javac" in caplog.text
+    options = sparkcache.configure(SparkSession.Builder())._options
+    assert "spark.plugins" not in options
+    assert "spark.jars" not in options
+
+
+def test_what_was_configured_before_stays() -> None:
+    builder = SparkSession.Builder().config("spark.plugins", "a.B")
+    builder = builder.config("spark.jars", "/x.jar,/y.jar")
+    for _ in range(2):
+        builder = sparkcache.configure(builder)
+        assert builder._options["spark.plugins"] == f"a.B,{jar.PLUGIN}"
+        assert builder._options["spark.jars"] == f"/x.jar,/y.jar,{jar.JAR}"
+
+
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        ("spark.jars /a.jar,/b.jar", "/a.jar,/b.jar"),
+        ("spark.jars=/a.jar", "/a.jar"),
+        ("  spark.jars\t/a.jar  ", "/a.jar"),
+        ("# spark.jars /a.jar", ""),
+        ("spark.jars", ""),
+    ],
+)
+def test_the_file_of_defaults_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, value: str
+) -> None:
+    from pyspark import SparkContext
+
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    monkeypatch.setattr(SparkContext, "_gateway", None)
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    (tmp_path / "spark-defaults.conf").write_text(f"\nspark.app.name x\n{line}\n")
+    assert given(SparkSession.Builder(), "spark.jars") == value
+
+
+def test_without_a_file_nothing_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pyspark import SparkContext
+
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path / "nowhere"))
+    monkeypatch.setattr(SparkContext, "_gateway", None)
+    assert given(SparkSession.Builder(), "spark.jars") == ""
