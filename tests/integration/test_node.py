@@ -68,15 +68,27 @@ def content(topic: Path) -> str:
     return digest(Executor(topic, topic, config).read())
 
 
+EITHER_ENGINE = pytest.mark.parametrize(
+    "executor",
+    [{}, {"engine": "ring", "segment_bytes": 512 << 10}],
+    ids=["runs", "ring"],
+    indirect=True,
+)
+
+
 @pytest.fixture
 def executor(
-    topic: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    topic: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
 ) -> Iterator[Executor]:
     """An executor whose directory vanishes in the end, and its node with it."""
     directory = tmp_path / "executor"
     directory.mkdir()
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(directory))
-    executor = Executor(directory, topic, CONFIG)
+    config = replace(CONFIG, **getattr(request, "param", {}))
+    executor = Executor(directory, topic, config)
     yield executor
     shutil.rmtree(directory, ignore_errors=True)
     until(lambda: not leaks.processes_with(executor.marker))
@@ -92,6 +104,7 @@ def only_warning(caplog: pytest.LogCaptureFixture) -> str:
     return record.getMessage()
 
 
+@EITHER_ENGINE
 def test_tasks_that_begin_together_elect_one_node(
     executor: Executor, content: str
 ) -> None:
@@ -114,6 +127,7 @@ def test_tasks_that_begin_together_elect_one_node(
     assert mode == 0o700
 
 
+@EITHER_ENGINE
 def test_a_killed_node_is_not_missed(
     executor: Executor, content: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -138,6 +152,7 @@ def test_a_node_killed_after_the_last_run_is_not_missed(
     assert digest([*runs, *reading]) == content
 
 
+@EITHER_ENGINE
 def test_a_killed_loader_is_replaced(
     executor: Executor, content: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -153,6 +168,7 @@ def test_a_killed_loader_is_replaced(
     assert loader not in processes(executor)
 
 
+@EITHER_ENGINE
 def test_what_a_killed_task_has_mapped_is_free_again(
     executor: Executor, content: str
 ) -> None:
@@ -160,7 +176,7 @@ def test_what_a_killed_task_has_mapped_is_free_again(
     with task:
         assert task.stdout is not None
         assert task.stdout.readline() == "7\n"
-        nothing = replace(CONFIG, max_bytes=0)
+        nothing = replace(executor.config, max_bytes=0)
         assert digest(executor.read(1, config=nothing)) == content
         until(lambda: executor.metrics().held_bytes > 0)  # mapped by the other task
         assert executor.metrics().held_bytes == memfd_bytes(executor, task.pid)
@@ -169,20 +185,24 @@ def test_what_a_killed_task_has_mapped_is_free_again(
     assert memfd_bytes(executor) == 0
 
 
+@EITHER_ENGINE
 def test_memory_counts_for_as_long_as_a_batch_is_referred_to(
     executor: Executor,
 ) -> None:
     reading = executor.read()
     runs = list(reading)
-    nothing = replace(CONFIG, max_bytes=0)
+    nothing = replace(executor.config, max_bytes=0)
     digest(executor.read(1, config=nothing))
     assert executor.metrics().held_bytes == memfd_bytes(executor, os.getpid()) > 0
     runs.clear()
     until(lambda: executor.metrics().held_bytes == 0)
 
 
+@EITHER_ENGINE
 def test_memory_never_exceeds_the_limit(executor: Executor, content: str) -> None:
-    executor = replace(executor, config=replace(CONFIG, max_bytes=600_000, loaders=2))
+    executor = replace(
+        executor, config=replace(executor.config, max_bytes=600_000, loaders=2)
+    )
     tasks = [executor.start_task(stage) for stage in range(3)]
     peak_bytes = 0
     while running := [task for task in tasks if task.poll() is None]:
@@ -199,7 +219,7 @@ def test_memory_never_exceeds_the_limit(executor: Executor, content: str) -> Non
 
 
 def test_without_room_runs_come_through_pipes(executor: Executor, content: str) -> None:
-    nothing = replace(CONFIG, max_bytes=0)
+    nothing = replace(executor.config, max_bytes=0)
     assert digest(executor.read(config=nothing)) == content
     metrics = executor.metrics()
     assert metrics.streamed == metrics.requests == RUNS
@@ -209,7 +229,7 @@ def test_without_room_runs_come_through_pipes(executor: Executor, content: str) 
 def test_a_hung_loader_is_given_up(
     executor: Executor, content: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    config = replace(CONFIG, request_timeout_s=1)
+    config = replace(executor.config, request_timeout_s=1)
     reading = executor.read(config=config)
     first = [next(reading)]
     loader = processes(executor)[1]
@@ -223,7 +243,7 @@ def test_a_hung_loader_is_given_up(
 def test_a_hung_node_is_done_without(
     executor: Executor, content: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    reading = executor.read(config=replace(CONFIG, request_timeout_s=1))
+    reading = executor.read(config=replace(executor.config, request_timeout_s=1))
     first = [next(reading)]
     node = processes(executor)[0]
     os.kill(node, signal.SIGSTOP)
@@ -260,9 +280,12 @@ def test_an_object_that_is_gone_is_an_error(executor: Executor, tmp_path: Path) 
     assert executor.metrics().failures >= 2  # what is loaded ahead fails, too
 
 
+@EITHER_ENGINE
 def test_settings_of_a_later_stage_reach_the_node(executor: Executor) -> None:
     digest(executor.read(1))
-    digest(executor.read(2, config=replace(CONFIG, loaders=3, max_bytes=300_000)))
+    digest(
+        executor.read(2, config=replace(executor.config, loaders=3, max_bytes=300_000))
+    )
     until(lambda: len(processes(executor)) == 4)
     assert 0 < executor.metrics().held_bytes <= 300_000
     digest(executor.read(1))
@@ -275,7 +298,8 @@ def test_settings_of_a_later_stage_reach_the_node(executor: Executor) -> None:
     "config",
     [
         pytest.param(
-            replace(CONFIG, ttl_create_s=1, ttl_after_read_s=1), id="its time is over"
+            replace(CONFIG, ttl_create_s=1, ttl_after_read_s=1),
+            id="its time is over",
         ),
         pytest.param(replace(CONFIG, max_life_s=1), id="its life has ended"),
     ],
@@ -315,7 +339,7 @@ def test_much_that_is_overdue_is_free_as_soon(
 def test_a_mapped_run_outlives_its_time_where_it_is_mapped(
     executor: Executor, content: str
 ) -> None:
-    short = replace(CONFIG, ttl_create_s=1, ttl_after_read_s=1, max_life_s=1)
+    short = replace(executor.config, ttl_create_s=1, ttl_after_read_s=1, max_life_s=1)
     reading = executor.read(config=short)
     runs = list(reading)
     node = processes(executor)[0]
