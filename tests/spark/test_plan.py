@@ -58,13 +58,29 @@ def compute(dataframe: DataFrame) -> None:
     dataframe.write.format("noop").mode("overwrite").save()
 
 
+@pytest.fixture(
+    params=[{}, {"engine": "ring"}, {"engine": "ring", "copyEntries": "false"}],
+    ids=["runs", "ring", "lists"],
+)
+def engine(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[None]:
+    """The session's node holds runs so, and then as before."""
+    settings = {f"spark.sparkcache.{name}": it for name, it in request.param.items()}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    yield
+    for name in settings:
+        spark.conf.unset(name)
+
+
 def test_three_planned_consumers_fetch_every_byte_once(
-    spark: SparkSession, topic: Topic, node: Node
+    spark: SparkSession, topic: Topic, node: Node, engine: None
 ) -> None:
     orders = topic.load(spark, minPartitions="3")
     fraud, billing = orders.filter("__entryId > 3"), orders.groupBy("__key").count()
+    wanted = sorted(topic.load(spark, enabled="false").collect())
     with sparkcache.plan(orders, fraud, billing):
-        for consumer in (orders, fraud, billing):
+        assert sorted(orders.collect()) == wanted
+        for consumer in (fraud, billing):
             assert node.counted().evicted_by_last_read == 0
             compute(consumer)
         counted = node.counted()
