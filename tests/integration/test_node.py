@@ -143,6 +143,17 @@ def test_a_killed_node_is_not_missed(
     assert executor.metrics().requests > 0
 
 
+@EITHER_ENGINE
+def test_what_is_mapped_outlives_a_node_that_is_told_to_end(
+    executor: Executor, content: str
+) -> None:
+    reading = executor.read()
+    runs = [next(reading) for _ in range(RUNS // 2)]
+    os.kill(processes(executor)[0], signal.SIGTERM)
+    until(lambda: not processes(executor))
+    assert digest([*runs, *reading]) == content
+
+
 def test_a_node_killed_after_the_last_run_is_not_missed(
     executor: Executor, content: str
 ) -> None:
