@@ -1,7 +1,8 @@
 """The memory of a ring: its segments, which the node creates and others map.
 
 A segment that the ring does without is emptied at once, so that its memory is free
-whoever still maps it; nobody reads in it then.
+whoever still maps it; nobody reads in it then. When the node ends somebody may, so the
+memory goes with the last mapping.
 """
 
 from __future__ import annotations
@@ -82,15 +83,19 @@ class Segments:
         """Free all others; return their numbers, which may be given anew."""
         gone = tuple(number for number in self._segments if number not in numbers)
         for number in gone:
-            _free(self._segments.pop(number))
+            segment = self._segments.pop(number)
+            _empty(segment)
+            _close(segment)
         if gone:
             for known in self._known.values():
                 known.difference_update(gone)
         return gone
 
     def close(self) -> None:
-        """Free them all."""
-        self.keep_only(())
+        """Let go of them all; what readers map stays as it is."""
+        for segment in self._segments.values():
+            _close(segment)
+        self._segments.clear()
 
     def _meets(self, segment: Segment, who: object) -> bool:
         """Tell whether somebody gets a segment for the first time."""
@@ -119,11 +124,14 @@ def _create(size_bytes: int) -> _Segment:
     return _Segment(fd, readable, size_bytes)
 
 
-def _free(segment: _Segment) -> None:
+def _empty(segment: _Segment) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     mode = _FALLOC_FL_KEEP_SIZE | _FALLOC_FL_PUNCH_HOLE
     whole = ctypes.c_int64(0), ctypes.c_int64(segment.size_bytes)
     if libc.fallocate(segment.writable, mode, *whole):
         _log.warning("a segment was not emptied: %s", os.strerror(ctypes.get_errno()))
+
+
+def _close(segment: _Segment) -> None:
     os.close(segment.writable)
     os.close(segment.readable)

@@ -119,6 +119,7 @@ class Loads:
         self._busy: dict[Peer, Flight] = {}
         self._queue: list[Flight] = []
         self._by_key: dict[RunKey, tuple[Flight, int]] = {}
+        self._dying: dict[Peer, Slot] = {}
         self._offsets = Offsets()
         self._numbers = count()
         self._heard_s = now()
@@ -262,7 +263,7 @@ class Loads:
         self._give_up(flight, message)
 
     def loader_gone(self, peer: Peer) -> None:
-        """A loader died."""
+        """A loader is of no use any more. It may still write where it was granted."""
         if peer in self._idle:
             self._idle.remove(peer)
         for queued in self._queue:
@@ -274,8 +275,14 @@ class Loads:
         _log.warning("a loader died, attempt %d: %s", flight.attempt + 1, flight.load)
         self._count["failures"] += not flight.over
         if flight.granted is not None:
-            self._room.unreserve(flight.granted)
+            self._dying[peer] = flight.granted
         self._give_up(flight, Refused("the loader of this run died"))
+
+    def loader_ended(self, peer: Peer) -> None:
+        """A loader's process has ended, so that it writes nowhere."""
+        slot = self._dying.pop(peer, None)
+        if slot is not None:
+            self._room.unreserve(slot)
 
     def retire(self) -> Peer | None:
         """Return a loader that has no work, which is forgotten; None if all have."""

@@ -191,7 +191,7 @@ class RunStore:
                 self.close_fd(run.value)
 
     def close(self) -> None:
-        """Free all segments."""
+        """Let go of all segments; what readers map stays as it is."""
         self._segments.close()
 
     def check(self) -> None:

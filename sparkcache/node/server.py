@@ -79,7 +79,7 @@ class _Server:
         self._loop = loop
         self._listener = listener
         self._loaders: dict[Peer, int] = {}
-        self._dying: set[int] = set()
+        self._dying: dict[int, Peer] = {}
         self.service = Service(
             config,
             max_runs=_most_runs(),
@@ -148,7 +148,7 @@ class _Server:
             if peer is None:
                 break  # it is retired when its load has ended
             peer.close()
-            self._kill(self._loaders.pop(peer))
+            self._kill(self._loaders.pop(peer), peer)
 
     def _start_loader(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -194,22 +194,22 @@ class _Server:
         pid = self._loaders.pop(peer, None)
         if pid is None:
             return  # retired
-        self._kill(pid)
         self.service.loader_gone(peer)
+        self._kill(pid, peer)
         # Later, so that a loader that cannot live does not keep the node busy.
         self._loop.call_later(_PAUSE_S, self._restart_loaders)
 
     def _restart_loaders(self) -> None:
         self._adjust_loaders(self.service.config)
 
-    def _kill(self, pid: int) -> None:
+    def _kill(self, pid: int, peer: Peer) -> None:
         os.kill(pid, signal.SIGKILL)  # nobody else has this pid while it is not buried
-        self._dying.add(pid)
+        self._dying[pid] = peer
         self._bury(pid)
 
     def _bury(self, pid: int) -> None:
         if os.waitpid(pid, os.WNOHANG)[0]:
-            self._dying.discard(pid)
+            self.service.loader_ended(self._dying.pop(pid))
 
 
 class _TaskConnection:

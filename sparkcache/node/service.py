@@ -294,8 +294,13 @@ class Service:
         self.loads.proceed()
 
     def loader_gone(self, peer: Peer) -> None:
-        """A loader died."""
+        """A loader is of no use any more; `loader_ended` follows."""
         self.loads.loader_gone(peer)
+        self.loads.proceed()
+
+    def loader_ended(self, peer: Peer) -> None:
+        """A loader's process has ended."""
+        self.loads.loader_ended(peer)
         self.loads.proceed()
 
     # What loads ask

@@ -162,8 +162,18 @@ class FakeLoader(FakePeer):
         self._end()
 
     def die(self) -> None:
+        """Be of no use any more, and yet go on writing; see `end`."""
         self._world.loaders.remove(self)
+        self._world.dying.append(self)
         self._world.service.loader_gone(self)
+
+    def end(self) -> None:
+        """Write no more: the last thing that was written is not whole."""
+        for message, _ in self.sent:
+            if isinstance(message, Grant) and message.slot.segment is not None:
+                self._world.write(message.slot, None)
+        self._world.dying.remove(self)
+        self._world.service.loader_ended(self)
 
     @property
     def is_loading(self) -> bool:
@@ -337,6 +347,7 @@ class World:
         decoded: First entries of the runs that were decoded, in order.
         open_fds: Descriptors that the service has not closed.
         content: What lies in segments, by number and offset.
+        dying: Loaders that are of no use any more, and have not ended.
 
     """
 
@@ -347,9 +358,10 @@ class World:
     prepared: list[Load] = field(default_factory=list)
     decoded: list[int] = field(default_factory=list)
     open_fds: set[int] = field(default_factory=set)
-    content: dict[int, dict[int, RunKey]] = field(default_factory=dict)
+    content: dict[int, dict[int, RunKey | None]] = field(default_factory=dict)
     readers: list[Reader] = field(default_factory=list)
     loaders: list[FakeLoader] = field(default_factory=list)
+    dying: list[FakeLoader] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._fds = count()
@@ -367,8 +379,8 @@ class World:
         self.open_fds.add(fd)
         return fd
 
-    def write(self, slot: Slot, key: RunKey) -> None:
-        """Write a run into a segment, over whatever is there."""
+    def write(self, slot: Slot, key: RunKey | None) -> None:
+        """Write a run into a segment, over whatever is there; None: parts of one."""
         number, size_bytes = slot.segment
         assert slot.offset + slot.size_bytes <= size_bytes
         content = self.content.setdefault(number, {})

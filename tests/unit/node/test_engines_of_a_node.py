@@ -9,7 +9,7 @@ import pytest
 from node_world import CONFIG, RUNS, SIZE, TOPIC, World, plan, stretch
 
 from sparkcache.metrics import Metrics
-from sparkcache.node.messages import Placed, Served, Streamed
+from sparkcache.node.messages import Grant, Placed, Served, Streamed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -218,6 +218,27 @@ def test_a_segment_that_is_read_is_not_written_to(
     reader.leave()
     read(world, 60, 90)
     assert world.held() & {0, 1, 2, 3} == set()
+
+
+@ENGINES
+def test_what_a_dying_loader_was_granted_is_nobody_elses_until_it_has_ended(
+    world_of: Callable[..., World], config: object
+) -> None:
+    world = world_of(config)
+    reader = world.of(0, 9)
+    reader.ask()
+    [loader] = world.loaders
+    while not (loader.is_asking and loader.sent):
+        loader.step()
+    assert isinstance(loader.sent[0][0], Grant)
+    loader.die()
+    assert metrics(world).in_flight_bytes == SIZE
+    world.loader()
+    assert world.read(reader) == [Served(SIZE)] * 9
+    loader.end()
+    reader.check()
+    assert metrics(world).in_flight_bytes == 0
+    world.service.check()
 
 
 def test_a_segment_that_cannot_be_created_is_no_room(

@@ -253,6 +253,7 @@ def test_a_dead_loader_is_made_good_for_once(steps: int) -> None:
     world.service.check()
     world.loader()
     assert world.read(reader) == [Served(SIZE)] * 2
+    loader.end()
     assert world.service.metrics().held_bytes == SIZE * len(world.held())
 
 

@@ -120,6 +120,11 @@ class ServiceMachine(RuleBasedStateMachine):
     def die(self, data: st.DataObject) -> None:
         self._loader(data).die()
 
+    @rule(data=st.data())
+    @precondition(lambda self: self.world.dying)
+    def end(self, data: st.DataObject) -> None:
+        data.draw(st.sampled_from(self.world.dying)).end()
+
     @rule()
     @precondition(lambda self: len(self.world.loaders) < 3)
     def start_loader(self) -> None:
@@ -214,6 +219,8 @@ class ServiceMachine(RuleBasedStateMachine):
         for reader in list(world.readers):
             reader.finish()
         world.settle()
+        for loader in list(world.dying):
+            loader.end()
         world.service.configure(replace(self.config, max_bytes=0))
         world.advance(0)
         assert world.service.metrics().held_bytes == 0
