@@ -100,7 +100,7 @@ def said_by(program: str, *arguments: str) -> str:
         "import sys, sparkcache\n"
         "from pyspark.sql import SparkSession\n"
         "spark = SparkSession.builder.master('local[1]')"
-        ".config('spark.ui.enabled', 'false').getOrCreate()\n"
+        ".config('spark.ui.port', '0').getOrCreate()\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", begin + program, *arguments],
@@ -113,15 +113,43 @@ def said_by(program: str, *arguments: str) -> str:
     return done.stdout
 
 
-def test_the_source_is_found_without_being_registered() -> None:
-    said = said_by(
-        "try:\n"
-        "    spark.read.format('sparkcache').load('/nowhere')\n"
-        "except Exception as error:\n"
-        "    print(error)\n"
-        "spark.stop()\n"
-    )
+UNPREPARED = """
+import json, urllib.request
+try:
+    spark.read.format('sparkcache').load('/nowhere')
+except Exception as error:
+    print(error)
+orders = spark.read.format('sparkcache').option('topic', sys.argv[2]).load(sys.argv[1])
+tab = sparkcache.attach_ui(spark, every_s=0.05)
+def get(path):
+    return urllib.request.urlopen(spark.sparkContext.uiWebUrl + path).read().decode()
+def requests():
+    told = json.loads(get('/sparkcache/json'))
+    return sum(one['metrics']['cache.gets'] for one in told['executors'])
+has_tab = 'SparkCache' in get('/jobs/'), 'sc-topics' in get('/sparkcache/')
+print('before', requests(), *has_tab)
+orders.count()
+(row,) = sparkcache.stats(spark).collect()
+while requests() < row['requests']:  # it asks by itself while somebody looks
+    pass
+print('after', requests() == row['requests'] > 0)
+try:
+    sparkcache.attach_ui(spark)
+except sparkcache.ConfigError as error:
+    print(error)
+tab.close()
+spark.stop()
+"""
+
+
+def test_a_session_that_was_not_prepared_has_the_source_and_can_have_the_tab(
+    topic: Topic,
+) -> None:
+    said = said_by(UNPREPARED, str(topic.directory), topic.name)
     assert "option topic is missing" in said
+    assert "before 0 True True" in said
+    assert "after True" in said
+    assert "the UI of this session has the tab already" in said
 
 
 def test_a_session_may_be_stopped_within_a_plan(topic: Topic) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from browser import Browser
 from conftest import TOPIC, write
+from py4j.protocol import Py4JError
 
 import sparkcache
 from sparkcache.metric_names import GAUGES, HISTOGRAMS, NAMES
@@ -167,6 +168,25 @@ def test_tables_are_sorted_by_what_is_clicked(
     assert order() == "bac"
     browser.run(click, 2)
     assert order() == "cab"
+
+
+def test_an_error_in_the_plugin_is_nobody_elses(spark: SparkSession) -> None:
+    jvm: Any = spark.sparkContext._jvm
+    nothing = jvm.java.util.HashMap()
+    plugin = jvm.org.apache.spark.sparkcache.SparkCachePlugin()
+    executor = plugin.executorPlugin()
+    executor.onTaskSucceeded()  # before it has begun, as if that had failed
+    executor.shutdown()
+    executor.init(None, nothing)
+    executor.onTaskSucceeded()
+    executor.shutdown()
+    driver = plugin.driverPlugin()
+    assert dict(driver.init(None, None)) == {}
+    for message in (None, "no report", nothing):
+        assert driver.receive(message) is None
+    driver.shutdown()
+    with pytest.raises(Py4JError, match="does not exist"):
+        driver.nothing()  # so what was called was there
 
 
 def test_metrics_are_in_sparks_own_metrics_system(
