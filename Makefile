@@ -12,7 +12,7 @@ venv: $(STAMP)
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --upgrade 'pip>=25.1' 'hatchling>=1.27' editables
+	$(BIN)/pip install --quiet --upgrade 'pip>=25.1' 'hatchling>=1.27'
 	$(BIN)/pip install --quiet --no-build-isolation --editable '.[demo,delta]' --group dev
 	touch $@
 

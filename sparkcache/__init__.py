@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from sparkcache.config import CacheConfig
     from sparkcache.errors import ConfigError, SourceError
+    from sparkcache.source.attach import attach_ui
     from sparkcache.source.planning import plan
     from sparkcache.source.session import configure, install
     from sparkcache.source.stats import stats
@@ -20,6 +21,7 @@ __all__ = [
     "CacheConfig",
     "ConfigError",
     "SourceError",
+    "attach_ui",
     "configure",
     "install",
     "plan",
@@ -30,6 +32,7 @@ _MODULES = {
     "CacheConfig": "sparkcache.config",
     "ConfigError": "sparkcache.errors",
     "SourceError": "sparkcache.errors",
+    "attach_ui": "sparkcache.source.attach",
     "configure": "sparkcache.source.session",
     "install": "sparkcache.source.session",
     "plan": "sparkcache.source.planning",

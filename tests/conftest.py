@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+_PROMETHEUS = "spark.metrics.conf.*.sink.prometheusServlet"
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "any", "AWS_SECRET_ACCESS_KEY": "any"}
 
 SHORT_LIVED_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -53,6 +54,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     builder = (
         builder.config("spark.ui.port", "0")
         .config("spark.ui.contentSecurityPolicy.enabled", "true")
+        .config(
+            f"{_PROMETHEUS}.class", "org.apache.spark.metrics.sink.PrometheusServlet"
+        )
+        .config(f"{_PROMETHEUS}.path", "/metrics/prometheus")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.local.dir", str(leaks.spark_directory))
     )

@@ -77,6 +77,9 @@ class Browser:
         return found
 
     def screenshot(self, path: Path) -> None:
+        """Save a picture of the whole page."""
+        height = self.run("return document.documentElement.scrollHeight")
+        self._call("/window/rect", {"width": 1400, "height": height + 150})
         path.write_bytes(base64.b64decode(self._call("/screenshot", method="GET")))
 
     def _call(self, path: str, body: object = None, method: str = "POST") -> Any:

@@ -141,11 +141,14 @@ def test_the_history_server_has_the_same_tab(
         browser.open(f"{url}/history/{listed['id']}/sparkcache/")
         browser.until("document.querySelectorAll('#sc-topics tbody tr').length")
         rows = {row[0]: row[2] for row in browser.rows("sc-executors")}
+        assert {row[1] for row in browser.rows("sc-executors")} == {"ended"}
         wanted = {one["executor"]: one["metrics"]["cache.gets"] for one in told}
         assert rows == {name: str(count) for name, count in wanted.items()}
         ((name, group, served, *_),) = browser.rows("sc-topics")
         assert (name, group) == (topic.name, "shop/eu")
         assert int(served) == sum(wanted.values())
+        pictures = Path(os.environ.get("SPARKCACHE_PICTURES", tmp_path))
+        browser.screenshot(pictures / "history.png")
 
 
 @contextmanager

@@ -95,21 +95,40 @@ def test_installing_within_a_plan(spark: SparkSession, topic: Topic) -> None:
 
 
 PROGRAM = """
-import sys
+import json, sys, urllib.request
 import sparkcache
 from pyspark.sql import SparkSession
 
 name, directory = sys.argv[1:]
 spark = (
-    SparkSession.builder.master("local[1]")
-    .config("spark.ui.enabled", "false")
-    .getOrCreate()
+    SparkSession.builder.master("local[1]").config("spark.ui.port", "0").getOrCreate()
 )
 try:
     spark.read.format("sparkcache").load("/nowhere")
 except Exception as error:
     print(error)
 orders = spark.read.format("sparkcache").option("topic", name).load(directory)
+tab = sparkcache.attach_ui(spark, every_s=0.05)
+
+def get(path):
+    return urllib.request.urlopen(spark.sparkContext.uiWebUrl + path).read().decode()
+
+def requests():
+    told = json.loads(get("/sparkcache/json"))
+    return sum(one["metrics"]["cache.gets"] for one in told["executors"])
+
+has_tab = "SparkCache" in get("/jobs/"), "sc-topics" in get("/sparkcache/")
+print("before", requests(), *has_tab)
+orders.count()
+(row,) = sparkcache.stats(spark).collect()
+while requests() < row["requests"]:  # it asks by itself while somebody looks
+    pass
+print("after", requests() == row["requests"] > 0)
+try:
+    sparkcache.attach_ui(spark)
+except sparkcache.ConfigError as error:
+    print(error)
+tab.close()
 with sparkcache.plan(orders):
     spark.stop()
 print("stopped")
@@ -118,7 +137,7 @@ print("stopped")
 
 @pytest.fixture(scope="module")
 def said(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """What a program printed in a session of its own."""
+    """What a program printed in a session of its own, which was not prepared."""
     topic = write(tmp_path_factory.mktemp("own") / "bucket")
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, topic.name, str(topic.directory)],
@@ -134,6 +153,12 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def test_the_source_is_found_without_being_registered(said: str) -> None:
     assert "option topic is missing" in said
+
+
+def test_a_session_that_was_not_prepared_can_have_the_tab(said: str) -> None:
+    assert "before 0 True True" in said
+    assert "after True" in said
+    assert "the UI of this session has the tab already" in said
 
 
 def test_a_session_may_be_stopped_within_a_plan(said: str) -> None:

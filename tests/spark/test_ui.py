@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import struct
 import time
 import urllib.request
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from browser import Browser
 from conftest import TOPIC, write
+from py4j.protocol import Py4JError
 
 import sparkcache
 from sparkcache.metric_names import GAUGES, HISTOGRAMS, NAMES
@@ -21,7 +25,6 @@ from sparkcache_pulsar.testing import synthetic_topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -116,7 +119,7 @@ def test_the_tab_shows_what_the_server_and_the_nodes_have_counted(
     ratio = total["cache.gets.hit"] / total["cache.gets"]
     assert browser.text("sc-ratio") == f"{100 * ratio:.1f} %"
     assert browser.text("sc-saved").startswith(f"{saved:,} GETs, ")
-    assert browser.text("sc-money") == f"$ {saved / 1000 * 0.0004:.4f}"
+    assert browser.text("sc-money") == f"$ {saved / 1000 * 0.0004:.6f}"
     *gone, alive = browser.rows("sc-executors")
     assert alive[:3] == ["driver", "active", f"{found[-1]['cache.gets']:,}"]
     assert all(row[1] == "gone" for row in gone)
@@ -145,6 +148,33 @@ def test_a_topic_that_is_a_script_is_text_and_the_page_updates_itself(
     )
 
 
+def test_pictures_are_made(
+    spark: SparkSession, server: S3Server, tmp_path: Path, browser: Browser
+) -> None:
+    """Those in the README, if SPARKCACHE_PICTURES says where to put them."""
+    rows = load(spark, server)
+    others = []
+    for number, name in enumerate(("eu/parcels", "eu/payments", "us/orders")):
+        topic = write(tmp_path / name, f"persistent://shop/{name}", 100 * number)
+        others.append(topic.load(spark))
+    browser.open(f"{spark.sparkContext.uiWebUrl}/sparkcache/")
+    with sparkcache.plan(*[rows] * 3, *[other for other in others for _ in range(2)]):
+        for frame in (rows, *others, rows, *others):
+            frame.write.format("noop").mode("overwrite").save()
+        reported(spark)
+        browser.until("document.querySelectorAll('#sc-plans tbody tr').length >= 4")
+        browser.until(
+            "document.getElementById('sc-plans').innerText.includes('66.7 %')"
+        )
+        picture = Path(os.environ.get("SPARKCACHE_PICTURES", tmp_path)) / "tab.png"
+        browser.screenshot(picture)
+    data = picture.read_bytes()
+    assert data.startswith(b"\x89PNG")
+    width, height = struct.unpack_from(">II", data, 16)
+    assert width >= 1300
+    assert height >= 700
+
+
 def test_tables_are_sorted_by_what_is_clicked(
     spark: SparkSession, tmp_path: Path, browser: Browser
 ) -> None:
@@ -167,6 +197,50 @@ def test_tables_are_sorted_by_what_is_clicked(
     assert order() == "bac"
     browser.run(click, 2)
     assert order() == "cab"
+
+
+def test_an_error_in_the_plugin_is_nobody_elses(spark: SparkSession) -> None:
+    jvm: Any = spark.sparkContext._jvm
+    nothing = jvm.java.util.HashMap()
+    plugin = jvm.org.apache.spark.sparkcache.SparkCachePlugin()
+    executor = plugin.executorPlugin()
+    executor.onTaskSucceeded()  # before it has begun, as if that had failed
+    executor.shutdown()
+    executor.init(None, nothing)
+    executor.onTaskSucceeded()
+    executor.shutdown()
+    driver = plugin.driverPlugin()
+    assert dict(driver.init(None, None)) == {}
+    for message in (None, "no report", nothing):
+        assert driver.receive(message) is None
+    driver.shutdown()
+    with pytest.raises(Py4JError, match="does not exist"):
+        driver.nothing()  # so what was called was there
+
+
+def test_of_very_many_executors_the_first_are_summed_up(spark: SparkSession) -> None:
+    jvm: Any = spark.sparkContext._jvm
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    name = "org.apache.spark.sparkcache.Reports"
+    (constructor,) = loader.loadClass(name).getDeclaredConstructors()
+    constructor.setAccessible(True)
+    nothing = spark.sparkContext._gateway.new_array(jvm.java.lang.Object, 0)
+    reports = constructor.newInstance(nothing)
+    for number in range(70):
+        metrics = {"cache.gets": 1, "cache.held.bytes": 10, "cache.hit.ratio": 0.5}
+        status = {"node": "n", "metrics": metrics, "topics": [], "plans": []}
+        reports.put(str(number), json.dumps(status), number)
+        if number < 60:
+            reports.remove(str(number))
+    told = json.loads(reports.json())["executors"]
+    assert len(told) == 50 + 1 + 10
+    (earlier,) = [one for one in told if one["executor"] == "earlier"]
+    assert earlier["metrics"]["cache.gets"] == 10
+    assert earlier["metrics"]["cache.held.bytes"] == 0
+    assert reports.total("cache.gets") == 70
+    assert reports.total("cache.held.bytes") == 10 * 10
+    assert reports.executors() == 10
+    assert sum(point[1] for point in json.loads(reports.json())["points"][-1:]) == 70
 
 
 def test_metrics_are_in_sparks_own_metrics_system(

@@ -23,6 +23,7 @@ final class Reports {
 
   private static final ObjectMapper JSON = new ObjectMapper();
   private static final int MOST_POINTS = 400;
+  private static final int MOST_GONE = 50;
   private static final String[] PLOTTED = {
     "cache.gets", "cache.gets.hit", "cache.held.bytes", "storage.gets.saved", "storage.saved.bytes"
   };
@@ -38,6 +39,7 @@ final class Reports {
   private final Map<String, Report> reports = new LinkedHashMap<>();
   private final List<double[]> points = new ArrayList<>();
   private long everyMs = 500;
+  private boolean isOver;
 
   static boolean adds(String name) {
     return !name.matches(".*\\.(mean|p50|p99|ratio)");
@@ -52,6 +54,7 @@ final class Reports {
       remove(executor);
       report = new Report();
       reports.put(key, report);
+      fold();
     }
     report.executor = executor;
     report.json = json;
@@ -68,9 +71,17 @@ final class Reports {
     }
   }
 
-  synchronized void forEach(Each each) {
+  /** The application has ended: what is held is what was held then. */
+  synchronized void end() {
+    isOver = true;
+  }
+
+  /** Calls for the last word of an executor that is not gone; of all if it is null. */
+  synchronized void forEach(String executor, Each each) {
     for (Report report : reports.values()) {
-      each.accept(report.executor, report.json, report.timeMs);
+      if (!report.isGone && (executor == null || report.executor.equals(executor))) {
+        each.accept(report.executor, report.json, report.timeMs);
+      }
     }
   }
 
@@ -103,6 +114,7 @@ final class Reports {
 
   synchronized String json() {
     ObjectNode root = JSON.createObjectNode();
+    root.put("is_over", isOver);
     ArrayNode executors = root.putArray("executors");
     for (Report report : reports.values()) {
       ObjectNode executor = executors.addObject();
@@ -128,6 +140,40 @@ final class Reports {
   private static double value(Report report, String name) {
     boolean isHeld = name.matches("cache\\.(size|held|pinned|limit|loads\\.active)(\\.bytes)?");
     return report.isGone && isHeld ? 0 : report.status.path("metrics").path(name).asDouble();
+  }
+
+  /** Of very many that are gone, the first are summed up as one. */
+  private void fold() {
+    List<String> gone = new ArrayList<>();
+    reports.forEach(
+        (key, report) -> {
+          if (report.isGone && !key.isEmpty()) {
+            gone.add(key);
+          }
+        });
+    for (String key : gone.subList(0, Math.max(0, gone.size() - MOST_GONE))) {
+      Report first = reports.remove(key);
+      Report all = reports.get("");
+      ObjectNode metrics = JSON.createObjectNode();
+      Report earlier = all == null ? new Report() : all;
+      first
+          .status
+          .path("metrics")
+          .fieldNames()
+          .forEachRemaining(
+              name ->
+                  metrics.put(name, (all == null ? 0 : value(all, name)) + value(first, name)));
+      earlier.executor = "earlier";
+      earlier.isGone = true;
+      earlier.timeMs = first.timeMs;
+      ObjectNode status = JSON.createObjectNode().put("node", "");
+      status.set("metrics", metrics);
+      status.putArray("topics");
+      status.putArray("plans");
+      earlier.status = status;
+      earlier.json = status.toString();
+      reports.put("", earlier);
+    }
   }
 
   /** Adds a point; of many, every second one is dropped. */

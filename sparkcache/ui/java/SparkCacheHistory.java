@@ -90,6 +90,7 @@ public final class SparkCacheHistory implements AppHistoryServerPlugin {
         }
       }
       if (!isEmpty) {
+        reports.end();
         ui.attachTab(new SparkCacheTab(ui, reports::json));
       }
     } catch (Throwable error) {

@@ -62,7 +62,7 @@ public final class SparkCachePlugin implements SparkPlugin {
     public Map<String, String> init(SparkContext sparkContext, PluginContext pluginContext) {
       try {
         context = sparkContext;
-        sparkContext.listenerBus().addToManagementQueue(new Removals(reports));
+        sparkContext.listenerBus().addToManagementQueue(new Removals(this));
         if (sparkContext.ui().isDefined()) {
           SparkUI ui = sparkContext.ui().get();
           ui.attachTab(new SparkCacheTab(ui, reports::json));
@@ -89,8 +89,8 @@ public final class SparkCachePlugin implements SparkPlugin {
         publish(report[0], status.path("metrics"));
         // Ever more rarely, so that the log of a long application stays short.
         if (nowMs >= nextEventMs.getOrDefault(report[0], 0.0)) {
-          nextEventMs.put(report[0], nowMs + 0.05 * (nowMs - context.startTime()));
-          context.listenerBus().post(new SparkCacheHistory.Event(report[0], report[1], nowMs));
+          nextEventMs.put(report[0], nowMs + 0.2 * (nowMs - context.startTime()));
+          log(report[0], report[1], nowMs);
         }
       } catch (Throwable error) {
         if (hasFailed.compareAndSet(false, true)) {
@@ -103,14 +103,31 @@ public final class SparkCachePlugin implements SparkPlugin {
     @Override
     public void shutdown() {
       try {
-        reports.forEach(
-            (executor, json, timeMs) ->
-                context
-                    .listenerBus()
-                    .post(new SparkCacheHistory.Event(executor, json, timeMs)));
+        reports.forEach(null, this::log);
       } catch (Throwable error) {
         LOG.warn("SparkCache: the last reports are not in the log: {}", error.toString());
       }
+    }
+
+    /** An executor is gone: its last word is logged, and it is published no more. */
+    void removed(String executor) {
+      try {
+        reports.forEach(executor, this::log);
+        reports.remove(executor);
+        if (registry != null) {
+          registry.removeMatching((name, metric) -> name.startsWith(prefix(executor)));
+        }
+      } catch (Throwable error) {
+        LOG.warn("SparkCache: executor {} is still shown: {}", executor, error.toString());
+      }
+    }
+
+    private void log(String executor, String json, long timeMs) {
+      context.listenerBus().post(new SparkCacheHistory.Event(executor, json, timeMs));
+    }
+
+    private static String prefix(String executor) {
+      return "executor." + executor + ".";
     }
 
     private synchronized void publish(String executor, JsonNode metrics) {
@@ -118,7 +135,7 @@ public final class SparkCachePlugin implements SparkPlugin {
           .fieldNames()
           .forEachRemaining(
               name -> {
-                gauge("executor." + executor + "." + name, () -> reports.of(executor, name));
+                gauge(prefix(executor) + name, () -> reports.of(executor, name));
                 if (Reports.adds(name)) {
                   gauge("total." + name, () -> reports.total(name));
                 }
@@ -133,15 +150,15 @@ public final class SparkCachePlugin implements SparkPlugin {
   }
 
   private static final class Removals extends SparkListener {
-    private final Reports reports;
+    private final Driver driver;
 
-    Removals(Reports reports) {
-      this.reports = reports;
+    Removals(Driver driver) {
+      this.driver = driver;
     }
 
     @Override
     public void onExecutorRemoved(SparkListenerExecutorRemoved event) {
-      reports.remove(event.executorId());
+      driver.removed(event.executorId());
     }
   }
 

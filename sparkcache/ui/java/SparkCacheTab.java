@@ -10,8 +10,10 @@ import java.util.function.Supplier;
  * <p>Janino compiles this file where there is no jar: it knows no lambdas, and no generics.
  */
 public final class SparkCacheTab extends org.apache.spark.ui.SparkUITab {
-  final Supplier reports;
+  private final Supplier reports;
   private String page;
+  private volatile String told = "{}";
+  private volatile long askedMs;
 
   public SparkCacheTab(org.apache.spark.ui.SparkUI ui, Supplier reports) {
     super(ui, "sparkcache");
@@ -24,8 +26,23 @@ public final class SparkCacheTab extends org.apache.spark.ui.SparkUITab {
   }
 
   /** Sets the page where there is no jar to take it from. */
-  public void setPage(String page) {
+  public synchronized void setPage(String page) {
     this.page = page;
+  }
+
+  /** Sets what is told where there is no plugin to supply it. */
+  public void tell(String json) {
+    told = json;
+  }
+
+  /** When somebody last looked; 0 if nobody did. */
+  public long askedMs() {
+    return askedMs;
+  }
+
+  String json() {
+    askedMs = System.currentTimeMillis();
+    return reports == null ? told : (String) reports.get();
   }
 
   synchronized String page() throws java.io.IOException {
@@ -61,7 +78,7 @@ public final class SparkCacheTab extends org.apache.spark.ui.SparkUITab {
         return (org.json4s.JValue)
             org.json4s.jackson.JsonMethods$.MODULE$
                 .mapper()
-                .readValue((String) tab.reports.get(), org.json4s.JValue.class);
+                .readValue(tab.json(), org.json4s.JValue.class);
       } catch (java.io.IOException error) {
         throw new RuntimeException(error);
       }
