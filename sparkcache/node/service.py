@@ -9,15 +9,13 @@ allow, and never beyond what they said they will read.
 from __future__ import annotations
 
 import logging
-import mmap
-from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from sparkcache.cache import Policy, Ring, Settings, resolve_ring, resolve_ttl
 from sparkcache.consumers import Located
-from sparkcache.metrics import Metrics
 from sparkcache.model import Position
 from sparkcache.node import status
+from sparkcache.node.cache_settings import cache_settings
+from sparkcache.node.counts import Counts
 from sparkcache.node.loads import Loads
 from sparkcache.node.messages import (
     PROTOCOL_VERSION,
@@ -27,12 +25,9 @@ from sparkcache.node.messages import (
     Told,
     ToldTopics,
 )
-from sparkcache.node.plan_progress import PlanProgress
 from sparkcache.node.read_ahead import ReadAhead
 from sparkcache.node.recorder import Recorder
 from sparkcache.node.run_store import RunStore
-from sparkcache.node.times import Times
-from sparkcache.node.topic_counts import TopicCounts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,7 +36,7 @@ if TYPE_CHECKING:
     from sparkcache.config import CacheConfig
     from sparkcache.consumers import Reader, Reading
     from sparkcache.fetch.stretch import Scan
-    from sparkcache.metrics import TopicMetrics
+    from sparkcache.metrics import Metrics, TopicMetrics
     from sparkcache.model import RunKey, Slot
     from sparkcache.node.messages import (
         Decoded,
@@ -60,42 +55,7 @@ if TYPE_CHECKING:
 _MOST_AT_ONCE = 64
 _AT_ONCE_BYTES = 256 << 10
 
-_DESCRIPTORS = 2  # of each segment: to write and to read
-
 _log = logging.getLogger(__name__)
-
-
-def cache_settings(config: CacheConfig, max_runs: int) -> Settings:
-    """Return what the core needs to know of the configuration."""
-    return Settings(
-        max_bytes=config.max_bytes,
-        max_runs=max_runs,
-        policy=Policy(config.policy),
-        trigger=config.trigger,
-        watermark=config.watermark,
-        ttl=resolve_ttl(
-            create_s=config.ttl_create_s,
-            after_read_s=config.ttl_after_read_s,
-            legacy_s=config.ttl_s,
-            expected_s=config.ttl_expected_s,
-            max_life_s=config.max_life_s,
-        ),
-        max_requeues=config.max_requeues,
-        extend_recently_accessed=config.extend_recently_accessed,
-        drop_after_last_read=config.drop_after_last_read,
-        granule_bytes=mmap.PAGESIZE,
-        ring=_ring(config, max_runs) if config.engine == "ring" else None,
-    )
-
-
-def _ring(config: CacheConfig, max_runs: int) -> Ring:
-    return resolve_ring(
-        config.max_bytes,
-        config.segment_bytes,
-        copies=config.copy_entries,
-        most_segments=max(max_runs // _DESCRIPTORS, 1),
-        granule_bytes=mmap.PAGESIZE,
-    )
 
 
 class Service:
@@ -136,12 +96,9 @@ class Service:
         )
         _warn_of(settings.ttl)
         self._tasks: set[Task] = set()
-        self._count: Counter[str] = Counter()
-        self._topics = TopicCounts()
-        self._times = Times()
-        self._progress = PlanProgress()
+        self._counts = Counts()
         self._name = name
-        self.loads = Loads(self, self._count, self._topics, now)
+        self.loads = Loads(self, self._counts.loads, self._counts.topics, now)
         self._ahead = ReadAhead(self._store, self.loads)
 
     def __repr__(self) -> str:
@@ -164,14 +121,16 @@ class Service:
             self.configure(message.settings)
         begun = self._store.planned.begin(message.plans, self._now())
         self._recorder.begin(begun)
-        self._progress.begin(begun)
+        self._counts.progress.begin(begun)
         task.begin(message.scan)
         if message.scan.stretches:
             plan_ids = tuple(plan.id for plan in message.plans)
             task.reading = self._reading(message.reader, plan_ids, message.scan)
-            self._progress.open(task.reading, message.reader)
+            self._counts.progress.open(task.reading, message.reader)
             self._ahead.open(task, message, self._now())
-            self._topics.meet(message.scan.stretches[0].ledger.topic, message.group)
+            self._counts.topics.meet(
+                message.scan.stretches[0].ledger.topic, message.group
+            )
         self._tasks.add(task)
         self.loads.proceed()
 
@@ -192,7 +151,7 @@ class Service:
         run = self._come_to(task, place)
         if run is not None:
             self._serve(task, run, *(following := self._following(task, run)))
-            self._times.served(now_s, self._now(), 1 + len(following))
+            self._counts.times.served(now_s, self._now(), 1 + len(following))
         else:
             self.loads.wait(task, place)
             self._ahead.proceed(task, self.config)
@@ -222,7 +181,7 @@ class Service:
     def end_plans(self, message: EndPlans) -> None:
         """Plans are over: what nobody else waits for is dropped."""
         self._recorder.end(message.ids)
-        self._progress.end(message.ids)
+        self._counts.progress.end(message.ids)
         self._store.end(message.ids)
         self.loads.proceed()
 
@@ -236,7 +195,7 @@ class Service:
 
     def ask_status(self, peer: Peer) -> None:
         """Somebody wants to know all there is, as JSON."""
-        told = self.metrics(), self.topic_metrics(), self._progress.records()
+        told = self.metrics(), self.topic_metrics(), self._counts.progress.records()
         peer.send(Status(status.encode(self._name, self.config.max_bytes, *told)))
 
     # Loaders
@@ -376,59 +335,19 @@ class Service:
 
     def metrics(self) -> Metrics:
         """Return what was counted so far."""
-        runs = self._store.runs
-        core, holdings = runs.counters, runs.holdings
-        counted: dict[str, Any] = {
-            **self._count,
-            **self._topics.totals(),
-            **self._times.histograms(),
-        }
-        return Metrics(
-            **counted,
-            load_s=self.loads.load_s.histogram(),
-            evicted_by_size=core.evicted,
-            evicted_by_ttl=core.expired,
-            evicted_by_last_read=core.read_out,
-            evicted_by_plan_end=core.called_off,
-            evicted_unread=core.given_up,
-            wasted=core.wasted,
-            wasted_bytes=core.wasted_bytes,
-            evicted_by_ring=core.rotated,
-            evicted_explicitly=core.invalidated - core.read_out - core.called_off,
-            requeued_by_ttl=core.requeued_expired,
-            requeued_by_size=core.requeued_evicted,
-            runs=len(runs),
-            kept_bytes=runs.kept_bytes,
-            held_bytes=runs.held_bytes,
-            peak_bytes=self._store.peak_bytes,
-            pinned_runs=holdings.pinned.runs,
-            pinned_bytes=holdings.pinned.bytes,
-            in_flight=len(self.loads),
-            in_flight_bytes=holdings.reserved.bytes,
-        )
+        return self._counts.metrics(self._store, self.loads)
 
     def topic_metrics(self) -> tuple[TopicMetrics, ...]:
         """Return what was counted so far of each topic."""
-        return self._topics.records()
+        return self._counts.topics.records()
 
     def check(self) -> None:
         """Assert the invariants. For tests."""
-        self._check_metrics()
+        self._counts.check(self._store, self.loads)
         self._store.check()
         self.loads.check()
         self._ahead.check()
         assert set(self.loads.waiting()) == {t for t in self._tasks if t.waiting}
-
-    def _check_metrics(self) -> None:
-        found, topics = self.metrics(), self.topic_metrics()
-        served = found.hits + found.prefetch_hits
-        assert found.requests == served + found.waits + found.misses
-        assert found.inserts == found.runs + found.evictions
-        assert found.evictions == found.evicted_age_s.count
-        assert found.hit_s.count == served
-        assert sum(topic.runs for topic in topics) == found.runs
-        assert sum(topic.kept_bytes for topic in topics) == found.kept_bytes
-        assert sum(topic.evictions for topic in topics) == found.evictions
 
     def _settle(self, task: Task, message: Take | Finish) -> None:
         """Note what a task has read, and what it maps no longer."""
@@ -439,7 +358,7 @@ class Service:
             ordinal = task.ordinal(place)
             stored_bytes = task.stretches[place[0]].stored_bytes(place[1])
             topic = key.ledger.topic
-            self._progress.read(task.reading, topic, ordinal, stored_bytes)
+            self._counts.progress.read(task.reading, topic, ordinal, stored_bytes)
             self._store.finish(task.reading, ordinal, key)
         for place in message.released:
             cached = task.pins.pop(place, None)
@@ -453,7 +372,7 @@ class Service:
         self._ahead.taken(task)
         self._recorder.take(task.reading, task.stretches[place[0]], place[1])
         key = task.key(place)
-        count = self._topics.of(key.ledger.topic)
+        count = self._counts.topics.of(key.ledger.topic)
         count.ask(task, place)
         run = self._store.take(task.reading, key)
         if run is not None:
@@ -486,7 +405,7 @@ class Service:
     def _pin(self, task: Task, run: CachedRun[int]) -> None:
         self._store.runs.pin(run)
         task.pins[task.cursor] = run
-        self._topics.of(run.key.ledger.topic).served_bytes += run.size_bytes
+        self._counts.topics.of(run.key.ledger.topic).served_bytes += run.size_bytes
         self._ahead.served(task, run)
 
     def _serve(self, task: Task, *runs: CachedRun[int]) -> None:
@@ -495,9 +414,9 @@ class Service:
         self._ahead.proceed(task, self.config)
 
     def _count_inserted(self, run: CachedRun[int], span: Span) -> None:
-        self._topics.of(run.key.ledger.topic).insert(run.size_bytes)
+        self._counts.topics.of(run.key.ledger.topic).insert(run.size_bytes)
         if run.ahead:
-            self._count["loaded_ahead"] += 1
+            self._counts.loads["loaded_ahead"] += 1
             self._ahead.loaded(run.key, span)
 
     def _reading(
@@ -523,8 +442,8 @@ class Service:
     def _freed(self, run: CachedRun[int]) -> None:
         """Note that a run is held no longer."""
         self._ahead.removed(run)
-        self._times.evicted(run, self._now())
-        self._topics.of(run.key.ledger.topic).evict(run.size_bytes)
+        self._counts.times.evicted(run, self._now())
+        self._counts.topics.of(run.key.ledger.topic).evict(run.size_bytes)
 
 
 def _warn_of(ttl: Ttl) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from sparkcache.config import POLICIES, CacheConfig
 from sparkcache.errors import ConfigError
-from sparkcache.node.service import cache_settings
+from sparkcache.node.cache_settings import cache_settings
 from sparkcache.simulate.belady import belady
 from sparkcache.simulate.replay import simulate
 from sparkcache.trace import parse

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from node_world import CONFIG, SIZE, STORED, World, plan
 
-from sparkcache.node.service import cache_settings
+from sparkcache.node.cache_settings import cache_settings
 from sparkcache.simulate import simulate
 from sparkcache.trace import Trace, parse
 

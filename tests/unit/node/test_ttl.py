@@ -12,8 +12,8 @@ from ttl_cases import DUAL_TTL, Steps
 
 from sparkcache.cache import Ttl
 from sparkcache.config import CacheConfig
+from sparkcache.node.cache_settings import cache_settings
 from sparkcache.node.messages import Served
-from sparkcache.node.service import cache_settings
 
 MANY = 300  # runs, which take three passes
 

@@ -1,0 +1,46 @@
+"""What the pure core needs to know of the configuration."""
+
+from __future__ import annotations
+
+import mmap
+from typing import TYPE_CHECKING
+
+from sparkcache.cache import Policy, Ring, Settings, resolve_ring, resolve_ttl
+
+if TYPE_CHECKING:
+    from sparkcache.config import CacheConfig
+
+_DESCRIPTORS = 2  # of each segment: to write and to read
+
+
+def cache_settings(config: CacheConfig, max_runs: int) -> Settings:
+    """Return the core's settings, for a node that may hold so many descriptors."""
+    return Settings(
+        max_bytes=config.max_bytes,
+        max_runs=max_runs,
+        policy=Policy(config.policy),
+        trigger=config.trigger,
+        watermark=config.watermark,
+        ttl=resolve_ttl(
+            create_s=config.ttl_create_s,
+            after_read_s=config.ttl_after_read_s,
+            legacy_s=config.ttl_s,
+            expected_s=config.ttl_expected_s,
+            max_life_s=config.max_life_s,
+        ),
+        max_requeues=config.max_requeues,
+        extend_recently_accessed=config.extend_recently_accessed,
+        drop_after_last_read=config.drop_after_last_read,
+        granule_bytes=mmap.PAGESIZE,
+        ring=_ring(config, max_runs) if config.engine == "ring" else None,
+    )
+
+
+def _ring(config: CacheConfig, max_runs: int) -> Ring:
+    return resolve_ring(
+        config.max_bytes,
+        config.segment_bytes,
+        copies=config.copy_entries,
+        most_segments=max(max_runs // _DESCRIPTORS, 1),
+        granule_bytes=mmap.PAGESIZE,
+    )

@@ -1,0 +1,81 @@
+"""What a node counts of all that happens, and the record that is made of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from sparkcache.metrics import Metrics
+from sparkcache.node.plan_progress import PlanProgress
+from sparkcache.node.times import Times
+from sparkcache.node.topic_counts import TopicCounts
+
+if TYPE_CHECKING:
+    from sparkcache.node.loads import Loads
+    from sparkcache.node.run_store import RunStore
+
+
+class Counts:
+    """Counts since the node began.
+
+    Attributes:
+        loads: Those of loads, by the names of `Metrics`.
+        topics: Those of each topic.
+        times: How long what is done takes.
+        progress: How far each plan has come.
+
+    """
+
+    def __init__(self) -> None:
+        self.loads: Counter[str] = Counter()
+        self.topics = TopicCounts()
+        self.times = Times()
+        self.progress = PlanProgress()
+
+    def __repr__(self) -> str:
+        return f"Counts({self.topics!r}, {self.times!r}, {self.progress!r})"
+
+    def metrics(self, store: RunStore, loads: Loads) -> Metrics:
+        """Return what was counted so far."""
+        runs = store.runs
+        core, holdings = runs.counters, runs.holdings
+        counted: dict[str, Any] = {
+            **self.loads,
+            **self.topics.totals(),
+            **self.times.histograms(),
+        }
+        return Metrics(
+            **counted,
+            load_s=loads.load_s.histogram(),
+            evicted_by_size=core.evicted,
+            evicted_by_ttl=core.expired,
+            evicted_by_last_read=core.read_out,
+            evicted_by_plan_end=core.called_off,
+            evicted_unread=core.given_up,
+            wasted=core.wasted,
+            wasted_bytes=core.wasted_bytes,
+            evicted_by_ring=core.rotated,
+            evicted_explicitly=core.invalidated - core.read_out - core.called_off,
+            requeued_by_ttl=core.requeued_expired,
+            requeued_by_size=core.requeued_evicted,
+            runs=len(runs),
+            kept_bytes=runs.kept_bytes,
+            held_bytes=runs.held_bytes,
+            peak_bytes=store.peak_bytes,
+            pinned_runs=holdings.pinned.runs,
+            pinned_bytes=holdings.pinned.bytes,
+            in_flight=len(loads),
+            in_flight_bytes=holdings.reserved.bytes,
+        )
+
+    def check(self, store: RunStore, loads: Loads) -> None:
+        """Assert the identities. For tests."""
+        found, topics = self.metrics(store, loads), self.topics.records()
+        served = found.hits + found.prefetch_hits
+        assert found.requests == served + found.waits + found.misses
+        assert found.inserts == found.runs + found.evictions
+        assert found.evictions == found.evicted_age_s.count
+        assert found.hit_s.count == served
+        assert sum(topic.runs for topic in topics) == found.runs
+        assert sum(topic.kept_bytes for topic in topics) == found.kept_bytes
+        assert sum(topic.evictions for topic in topics) == found.evictions
