@@ -2,6 +2,8 @@
 
     python -m sparkcache.simulate TRACE [--policy P]... [--max-bytes N]... [--conf K=V]
 
+P is a policy, or `ring` for the engine of that name.
+
 Loads take no time here, and nothing is loaded ahead of who asks for it.
 """
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from sparkcache.simulate.outcome import Outcome
     from sparkcache.trace import Trace
 
+_RING = "ring"
+_CHOICES = (*POLICIES, _RING)
 _ROW = "{:>10} {:16} {:>8} {:>8} {:>12} {:>8} {:>10}"
 _MIB = 1 << 20
 
@@ -38,8 +40,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--policy",
         action="append",
-        choices=POLICIES,
-        help="which run goes next; may be given several times; without it, all",
+        choices=_CHOICES,
+        help="which run goes next, or ring, the other engine; may be given several "
+        "times; without it, all, or the ring alone if --conf chooses that engine",
     )
     parser.add_argument(
         "--max-bytes",
@@ -64,7 +67,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ConfigError, OSError, UnicodeDecodeError) as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 2
-    for line in table(trace, sizes, given.policy or POLICIES, config):
+    chosen = given.policy or ((_RING,) if config.engine == _RING else _CHOICES)
+    for line in table(trace, sizes, chosen, config):
         print(line)
     return 0
 
@@ -72,18 +76,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def table(
     trace: Trace, sizes: Sequence[int], policies: Sequence[str], config: CacheConfig
 ) -> Iterator[str]:
-    """Yield a line for each size and policy, the oracle last."""
+    """Yield a line for each size and policy, the ring among them, the oracle last."""
     yield _ROW.format(
         "maxBytes", "policy", "runs", "loaded", "MiB loaded", "GETs", "saved"
     )
     for max_bytes in sizes:
         for policy in policies:
-            wanted = replace(config, max_bytes=max_bytes, policy=policy)
+            wanted = replace(_chosen(config, policy), max_bytes=max_bytes)
             settings = cache_settings(wanted, sys.maxsize)
             # The oracle knows of no pages.
             outcome = simulate(trace, replace(settings, granule_bytes=1))
             yield _line(max_bytes, policy, outcome)
         yield _line(max_bytes, "MIN", belady(trace, max_bytes))
+
+
+def _chosen(config: CacheConfig, policy: str) -> CacheConfig:
+    """Return the configuration with a policy, or with the engine that has none."""
+    if policy == _RING:
+        return replace(config, engine=_RING)
+    return replace(config, engine="runs", policy=policy)
 
 
 def _line(max_bytes: int, policy: str, outcome: Outcome) -> str:

@@ -9,28 +9,36 @@ bytes / bytes read. Workloads in which consumers break off or never come count a
 what a plan says is not what happens then, and MIN knows it (`..._broken_worst`).
 
 The real core is driven for next-read and for PIP-430 (the policy expected-reads, with
-PIP-430's trigger, watermark and requeues), with times to live that do not matter; see
-`baselines` for the others. `pip430_scenario_hit_rate` is next-read's in the scenario of
-`rolling_restart`, where PIP-430 published 98.4 %.
+PIP-430's trigger, watermark and requeues), with times to live that do not matter, and
+for the engine ring, with runs copied into segments or in lists of them (`lists_...`).
+Its segments are those that it has by default for runs of usual sizes: a 32nd of the
+cache, or 16 MiB where that is more. See `baselines` for the others.
+
+`pip430_scenario_hit_rate` is next-read's in the scenario of `rolling_restart`, where
+PIP-430 published 98.4 %.
 """
 
 from __future__ import annotations
 
 from concurrent.futures import ProcessPoolExecutor
 from statistics import mean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import record
 import rolling_restart
 from baselines import GENERAL, dag_aware, farthest_reference, fewest_references, general
-from workloads import BROKEN, WORKLOADS
+from workloads import BROKEN, SCALE, WORKLOADS, scaled
 
-from sparkcache.cache import Policy, Settings, Ttl
+from sparkcache.cache import Policy, Settings, Ttl, resolve_ring
 from sparkcache.simulate import belady, simulate
+
+if TYPE_CHECKING:
+    from sparkcache.trace import Trace
 
 SHARES = (0.02, 0.10, 0.25, 0.50)
 ENDLESS = Ttl(create_s=1e9, after_read_s=None, expected_s=1e9)
 OWN = {"next-read": Policy.NEXT_READ, "PIP-430": Policy.EXPECTED_READS}
+RINGS = {"ring": True, "lists": False}  # by whether runs are copied
 DAG_AWARE = {"LRC": fewest_references, "MRD": farthest_reference}
 KEYS = {
     "next-read": "next_read",
@@ -50,7 +58,7 @@ def measure() -> dict[str, Any]:
     cells = [cell for row in table.values() for cell in row.values()]
     broken_cells = [cell for row in broken.values() for cell in row.values()]
     result: dict[str, Any] = {}
-    for policy in (*OWN, *DAG_AWARE, *GENERAL):
+    for policy in (*OWN, *RINGS, *DAG_AWARE, *GENERAL):
         ratios = [cell[policy] for cell in cells]
         name = KEYS.get(policy, policy.lower())
         result[f"{name}_over_min_worst"] = max(ratios)
@@ -66,6 +74,7 @@ def measure() -> dict[str, Any]:
 def compare(workload: str) -> dict[str, dict[str, float]]:
     """Return, by size of the cache, what each policy reads over what MIN does."""
     trace = (WORKLOADS | BROKEN)[workload]()
+    large = scaled(trace)
     whole_bytes = sum(map(trace.size_bytes, trace.runs))
     row = {}
     for share in SHARES:
@@ -77,6 +86,8 @@ def compare(workload: str) -> dict[str, dict[str, float]]:
             ).loaded_bytes
             for name, policy in OWN.items()
         }
+        for name, copies in RINGS.items():
+            loaded[name] = _ring(large, max_bytes * SCALE, copies) // SCALE
         for name, worth in DAG_AWARE.items():
             loaded[name] = dag_aware(trace, max_bytes, worth)
         for name in GENERAL:
@@ -85,6 +96,13 @@ def compare(workload: str) -> dict[str, dict[str, float]]:
             "loaded": round(least.loaded_bytes / least.read_bytes, 3)
         } | {name: round(got / least.loaded_bytes, 3) for name, got in loaded.items()}
     return row
+
+
+def _ring(trace: Trace, max_bytes: int, copies: bool) -> int:
+    """Return the bytes that the engine ring reads from the storage."""
+    ring = resolve_ring(max_bytes, 0, copies=copies)
+    settings = Settings(max_bytes, 10**9, ENDLESS, ring=ring)
+    return simulate(trace, settings).loaded_bytes
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 PART_RUNS = 32
 RUN_BYTES = 100
+SCALE = 20 << 10  # makes of `RUN_BYTES` about what a run has by default
 
 
 @dataclass(slots=True)
@@ -212,6 +213,15 @@ def _consumer(scan: Scan) -> Consumer:
         Position(0, scan.begin) if scan.begin else None,
         Position(0, scan.end),
     )
+
+
+def scaled(trace: Trace) -> Trace:
+    """The same with runs of usual sizes, to which segments and alignment are small."""
+    runs = {
+        key: Sizes(sizes.stored_bytes * SCALE, trace.size_bytes(key) * SCALE)
+        for key, sizes in trace.runs.items()
+    }
+    return Trace(runs, trace.events)
 
 
 def lagging(lags: Sequence[int], noise: int = 0, **how: Any) -> Trace:

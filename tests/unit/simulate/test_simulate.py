@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from scans import key, one_after_another, scans, trailing
 
-from sparkcache.cache import Policy, Settings, Ttl
+from sparkcache.cache import Policy, Settings, Ttl, resolve_ring
 from sparkcache.simulate import Outcome, belady, simulate
 from sparkcache.simulate.__main__ import main
 from sparkcache.trace import Put, Trace, TraceWriter
@@ -142,9 +142,15 @@ def test_without_options_it_tries_all_policies_at_four_sizes(
     assert main([trace]) == 0
     rows = [line.split() for line in capsys.readouterr().out.splitlines()[1:]]
     assert [row[0] for row in rows] == [
-        size for size in ("2", "5", "10", "20") for _ in range(4)
+        size for size in ("2", "5", "10", "20") for _ in range(5)
     ]
-    assert [row[1] for row in rows[:4]] == ["next-read", "expected-reads", "lru", "MIN"]
+    assert [row[1] for row in rows[:5]] == [
+        "next-read",
+        "expected-reads",
+        "lru",
+        "ring",
+        "MIN",
+    ]
 
 
 def test_settings_can_be_given(
@@ -155,6 +161,54 @@ def test_settings_can_be_given(
     short += ["--conf", "spark.sparkcache.maxRequeues=0"]
     assert main([trace, "--policy", "next-read", "--max-bytes", "1k", *short]) == 0
     assert capsys.readouterr().out.splitlines()[1].split()[3] == "20"
+
+
+def loads_of(lines: str) -> dict[str, int]:
+    """Return the runs loaded, by what the second column says."""
+    return {row[1]: int(row[3]) for row in map(str.split, lines.splitlines()[1:])}
+
+
+PAGE_BYTES = 4096
+RING = ("--conf", "spark.sparkcache.engine=ring")
+LISTS = ("--conf", "spark.sparkcache.copyEntries=false")
+SMALL = ("--conf", "spark.sparkcache.segmentBytes=4k")
+
+
+@pytest.mark.parametrize(
+    ("chosen", "loads"),
+    [
+        # Three scans of 20 runs in 10 pages: two of them find nothing that is left. The
+        # third reads each run for the last time, so those it loads take one segment,
+        # and 5 runs (9 in segments of a page) live to be read.
+        (RING, {"ring": 20 + 20 + 15, "MIN": 40}),
+        ((*RING, *SMALL), {"ring": 20 + 20 + 11, "MIN": 40}),
+        ((*RING, *LISTS), {"ring": 20 + 20 + 15, "MIN": 40}),
+        (("--policy", "ring"), {"ring": 55, "MIN": 40}),
+        ((*RING, "--policy", "next-read"), {"next-read": 40, "MIN": 40}),
+        (
+            ("--policy", "next-read", "--policy", "ring", *SMALL),
+            {"next-read": 40, "ring": 51, "MIN": 40},
+        ),
+    ],
+)
+def test_the_ring_is_compared_like_a_policy(
+    chosen: tuple[str, ...],
+    loads: dict[str, int],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    scanned = scans(20, one_after_another(20, 3), sizes=[PAGE_BYTES] * 20)
+    trace = write(scanned, tmp_path / "a.trace")
+    assert main([trace, "--max-bytes", "40k", *chosen]) == 0
+    assert loads_of(capsys.readouterr().out) == loads
+
+
+@pytest.mark.parametrize("copies", [True, False])
+def test_a_ring_as_large_as_the_topic_reads_each_byte_once(copies: bool) -> None:
+    trace = scans(20, one_after_another(20, 5), sizes=[64] * 20)
+    ring = resolve_ring(20 * 64, 4 * 64, copies=copies)
+    large = replace(settings(20 * 64), ring=ring)
+    assert simulate(trace, large) == Outcome(100, 20, 6400, 1280, 1)
 
 
 @pytest.mark.parametrize(
