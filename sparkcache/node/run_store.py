@@ -131,9 +131,11 @@ class RunStore:
         """Note that nobody is coming to a run that was loaded ahead."""
         self.runs.abandon(run)
 
-    def take(self, reading: Reading, key: RunKey) -> CachedRun[int] | None:
+    def take(
+        self, reading: Reading, key: RunKey, now_s: float
+    ) -> CachedRun[int] | None:
         """Look up the run that a reader comes to; None if it has to be loaded."""
-        return self.planned.take(reading, key, self._now())
+        return self.planned.take(reading, key, now_s)
 
     def finish(self, reading: Reading, ordinal: int, key: RunKey) -> None:
         """Note that a reader has finished with a run."""

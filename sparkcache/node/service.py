@@ -148,9 +148,10 @@ class Service:
             return
         self._settle(task, message)
         now_s = self._now()
-        run = self._come_to(task, place)
+        run = self._come_to(task, place, now_s)
         if run is not None:
-            self._serve(task, run, *(following := self._following(task, run)))
+            following = self._following(task, run, now_s)
+            self._serve(task, run, *following)
             self._counts.times.served(now_s, self._now(), 1 + len(following))
         else:
             self.loads.wait(task, place)
@@ -365,7 +366,9 @@ class Service:
             if cached is not None:
                 self._store.runs.unpin(cached)
 
-    def _come_to(self, task: Task, place: tuple[int, int]) -> CachedRun[int] | None:
+    def _come_to(
+        self, task: Task, place: tuple[int, int], now_s: float
+    ) -> CachedRun[int] | None:
         """Note that a task comes to a run; return it, pinned, if it is held."""
         assert task.reading is not None, "it has a run to read"
         task.ask(place)
@@ -374,7 +377,7 @@ class Service:
         key = task.key(place)
         count = self._counts.topics.of(key.ledger.topic)
         count.ask(task, place)
-        run = self._store.take(task.reading, key)
+        run = self._store.take(task.reading, key, now_s)
         if run is not None:
             if run.is_first_of_prefetched:
                 count.prefetch_hits += 1
@@ -387,18 +390,20 @@ class Service:
             count.misses += 1
         return run
 
-    def _following(self, task: Task, run: CachedRun[int]) -> list[CachedRun[int]]:
+    def _following(
+        self, task: Task, run: CachedRun[int], now_s: float
+    ) -> list[CachedRun[int]]:
         """Come to what follows a run, as far as it can be handed over together."""
         found: list[CachedRun[int]] = []
         size_bytes = run.size_bytes
         for place in task.coming(_MOST_AT_ONCE):
-            held = self._store.peek(task.key(place))
+            held = self._store.runs.peek(task.key(place), now_s)
             if held is None or not self._store.can_follow(held, run.slot, task.peer):
                 break
             size_bytes += held.size_bytes
             if size_bytes > _AT_ONCE_BYTES:
                 break
-            self._come_to(task, place)
+            self._come_to(task, place, now_s)
             found.append(held)
         return found
 

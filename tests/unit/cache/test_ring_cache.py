@@ -251,6 +251,43 @@ def test_a_segment_being_written_is_passed_over() -> None:
     cache.check()
 
 
+@pytest.mark.parametrize("is_read", [True, False], ids=["read", "written"])
+def test_a_segment_where_look_ups_find_nothing_is_passed_over_if_in_use(
+    is_read: bool,
+) -> None:
+    cache = ring(5 * KIB)
+    slot, _ = cache.reserve(KIB, 0)
+    assert slot is not None
+    if is_read:
+        run = cache.insert(key(0), "", slot=slot, expected_reads=0, now_s=0)
+        assert run is not None
+        cache.pin(run)
+        cache.remove(key(0))
+    for index in range(1, 30):
+        put(cache, key(index), KIB)
+        assert (slot.segment, 0) not in [
+            (run.slot.segment, run.slot.offset) for run in cache.runs()
+        ]
+    cache.check()
+
+
+def test_room_given_back_is_forgotten_when_a_segment_begins_anew() -> None:
+    cache = ring(10 * KIB)
+    first, _ = cache.reserve(KIB, 0)
+    put(cache, key(1), KIB)
+    assert first is not None
+    cache.unreserve(first)
+    for index in range(2, 11):
+        put(cache, key(index), KIB)
+    assert numbers(cache) == [10]
+    last, _ = cache.reserve(KIB, 0)
+    assert last is not None
+    cache.unreserve(last)
+    put(cache, key(11), KIB)
+    assert [run.slot.offset for run in cache.runs()] == [0, KIB]
+    cache.check()
+
+
 def test_a_segment_that_has_lost_all_its_runs_is_next() -> None:
     cache = ring(2 * KIB)
     for index in range(10):

@@ -342,6 +342,7 @@ class World:
     """The service, its readers and its loaders.
 
     Attributes:
+        tick_s: How far time goes on from one look at the clock to the next.
         loads: Every load that was begun.
         prepared: Every load that a loader was told to prepare.
         decoded: First entries of the runs that were decoded, in order.
@@ -354,6 +355,7 @@ class World:
     config: CacheConfig = CONFIG
     max_runs: int = 10_000
     now_s: float = 1000.0
+    tick_s: float = 0.0
     loads: list[Start] = field(default_factory=list)
     prepared: list[Load] = field(default_factory=list)
     decoded: list[int] = field(default_factory=list)
@@ -369,7 +371,7 @@ class World:
         self.service = Service(
             self.config,
             max_runs=self.max_runs,
-            now=lambda: self.now_s,
+            now=self._now,
             close_fd=self._close,
         )
 
@@ -475,6 +477,10 @@ class World:
         }
         own_bytes = SIZE * len(self.open_fds | mapped)
         return own_bytes + self.service._store._segments.size_bytes
+
+    def _now(self) -> float:
+        self.now_s += self.tick_s
+        return self.now_s
 
     def _close(self, fd: int) -> None:
         self.open_fds.remove(fd)  # KeyError if it was closed before

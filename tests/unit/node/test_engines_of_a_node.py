@@ -190,6 +190,20 @@ def test_what_is_handed_over_at_once_counts_as_read_when_it_is(
     assert world.held() == set(range(2, 10))
 
 
+@pytest.mark.parametrize("begin_s", [4.9 + at / 100 for at in range(12)])
+def test_what_is_handed_over_at_once_is_pinned_though_its_life_ends_meanwhile(
+    world_of: Callable[..., World], begin_s: float
+) -> None:
+    world = world_of(segment_bytes=RUNS * SIZE, max_life_s=5)
+    read(world, 0, 50)
+    world.now_s += begin_s
+    world.tick_s = 0.003
+    reader = world.of(0, 50)
+    reader.ask()
+    handed_over = [m.slots for m, _ in reader.sent if isinstance(m, Placed)]
+    assert len(reader.task.pins) == sum(map(len, handed_over))
+
+
 def test_a_reader_that_jumps_gives_back_what_it_was_handed(
     world_of: Callable[..., World],
 ) -> None:
