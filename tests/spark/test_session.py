@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from conftest import Topic
+from conftest import Topic, write
 
 import sparkcache
 from sparkcache import CacheConfig, ConfigError
@@ -94,70 +94,81 @@ def test_installing_within_a_plan(spark: SparkSession, topic: Topic) -> None:
         sparkcache.install(spark)
 
 
-def said_by(program: str, *arguments: str) -> str:
-    """Run a program in a session of its own; return what it printed."""
-    begin = (
-        "import sys, sparkcache\n"
-        "from pyspark.sql import SparkSession\n"
-        "spark = SparkSession.builder.master('local[1]')"
-        ".config('spark.ui.port', '0').getOrCreate()\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", begin + program, *arguments],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=120,
-        env=os.environ | {"PYSPARK_PYTHON": sys.executable},
-    )
-    return done.stdout
+PROGRAM = """
+import json
+import sys
+import time
+import urllib.request
+import sparkcache
+from pyspark.sql import SparkSession
 
-
-UNPREPARED = """
-import json, urllib.request
+name, directory = sys.argv[1:]
+spark = (
+    SparkSession.builder.master("local[1]")
+    .config("spark.ui.port", "0")
+    .getOrCreate()
+)
 try:
-    spark.read.format('sparkcache').load('/nowhere')
+    spark.read.format("sparkcache").load("/nowhere")
 except Exception as error:
     print(error)
-orders = spark.read.format('sparkcache').option('topic', sys.argv[2]).load(sys.argv[1])
-tab = sparkcache.attach_ui(spark, every_s=0.05)
+orders = spark.read.format("sparkcache").option("topic", name).load(directory)
+tab = sparkcache.attach_ui(spark, every_s=0.2)
+
+
 def get(path):
-    return urllib.request.urlopen(spark.sparkContext.uiWebUrl + path).read().decode()
+    with urllib.request.urlopen(spark.sparkContext.uiWebUrl + path) as answer:
+        return answer.read().decode()
+
+
 def requests():
-    told = json.loads(get('/sparkcache/json'))
-    return sum(one['metrics']['cache.gets'] for one in told['executors'])
-has_tab = 'SparkCache' in get('/jobs/'), 'sc-topics' in get('/sparkcache/')
-print('before', requests(), *has_tab)
+    told = json.loads(get("/sparkcache/json"))
+    return sum(one["metrics"]["cache.gets"] for one in told["executors"])
+
+
+has_tab = "SparkCache" in get("/jobs/"), "sc-topics" in get("/sparkcache/")
+print("before", requests(), *has_tab)
 orders.count()
 (row,) = sparkcache.stats(spark).collect()
-while requests() < row['requests']:  # it asks by itself while somebody looks
-    pass
-print('after', requests() == row['requests'] > 0)
+while requests() < row["requests"]:  # it asks by itself while somebody looks
+    time.sleep(0.05)
+print("after", requests() == row["requests"] > 0)
 try:
     sparkcache.attach_ui(spark)
 except sparkcache.ConfigError as error:
     print(error)
 tab.close()
-spark.stop()
+with sparkcache.plan(orders):
+    spark.stop()
+print("stopped")
 """
 
 
-def test_a_session_that_was_not_prepared_has_the_source_and_can_have_the_tab(
-    topic: Topic,
-) -> None:
-    said = said_by(UNPREPARED, str(topic.directory), topic.name)
+@pytest.fixture(scope="module")
+def said(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What a program printed in a session of its own."""
+    topic = write(tmp_path_factory.mktemp("own") / "bucket")
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, topic.name, str(topic.directory)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+        env=os.environ | {"PYSPARK_PYTHON": sys.executable},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_source_is_found_without_being_registered(said: str) -> None:
     assert "option topic is missing" in said
+
+
+def test_a_session_that_was_not_prepared_can_have_the_tab(said: str) -> None:
     assert "before 0 True True" in said
     assert "after True" in said
     assert "the UI of this session has the tab already" in said
 
 
-def test_a_session_may_be_stopped_within_a_plan(topic: Topic) -> None:
-    program = (
-        "orders = spark.read.format('sparkcache').option('topic', sys.argv[2])"
-        ".load(sys.argv[1])\n"
-        "with sparkcache.plan(orders):\n"
-        "    spark.stop()\n"
-        "print('stopped')\n"
-    )
-    assert said_by(program, str(topic.directory), topic.name) == "stopped\n"
+def test_a_session_may_be_stopped_within_a_plan(said: str) -> None:
+    assert said.endswith("\nstopped\n")
