@@ -104,7 +104,7 @@ def application(
         capture_output=True,
         text=True,
         check=False,
-        timeout=180,
+        timeout=300,
         env=os.environ | {"PYSPARK_PYTHON": sys.executable},
     )
     lines = {line.split()[0]: line.split()[1:] for line in done.stdout.splitlines()}

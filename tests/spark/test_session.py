@@ -95,34 +95,43 @@ def test_installing_within_a_plan(spark: SparkSession, topic: Topic) -> None:
 
 
 PROGRAM = """
-import json, sys, urllib.request
+import json
+import sys
+import time
+import urllib.request
 import sparkcache
 from pyspark.sql import SparkSession
 
 name, directory = sys.argv[1:]
 spark = (
-    SparkSession.builder.master("local[1]").config("spark.ui.port", "0").getOrCreate()
+    SparkSession.builder.master("local[1]")
+    .config("spark.ui.port", "0")
+    .getOrCreate()
 )
 try:
     spark.read.format("sparkcache").load("/nowhere")
 except Exception as error:
     print(error)
 orders = spark.read.format("sparkcache").option("topic", name).load(directory)
-tab = sparkcache.attach_ui(spark, every_s=0.05)
+tab = sparkcache.attach_ui(spark, every_s=0.2)
+
 
 def get(path):
-    return urllib.request.urlopen(spark.sparkContext.uiWebUrl + path).read().decode()
+    with urllib.request.urlopen(spark.sparkContext.uiWebUrl + path) as answer:
+        return answer.read().decode()
+
 
 def requests():
     told = json.loads(get("/sparkcache/json"))
     return sum(one["metrics"]["cache.gets"] for one in told["executors"])
+
 
 has_tab = "SparkCache" in get("/jobs/"), "sc-topics" in get("/sparkcache/")
 print("before", requests(), *has_tab)
 orders.count()
 (row,) = sparkcache.stats(spark).collect()
 while requests() < row["requests"]:  # it asks by itself while somebody looks
-    pass
+    time.sleep(0.05)
 print("after", requests() == row["requests"] > 0)
 try:
     sparkcache.attach_ui(spark)
@@ -137,14 +146,14 @@ print("stopped")
 
 @pytest.fixture(scope="module")
 def said(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """What a program printed in a session of its own, which was not prepared."""
+    """What a program printed in a session of its own."""
     topic = write(tmp_path_factory.mktemp("own") / "bucket")
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, topic.name, str(topic.directory)],
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=300,
         env=os.environ | {"PYSPARK_PYTHON": sys.executable},
     )
     assert done.returncode == 0, done.stderr
