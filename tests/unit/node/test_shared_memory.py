@@ -167,7 +167,7 @@ def test_a_run_comes_through_a_pipe() -> None:
         with os.fdopen(write_end, "wb", buffering=0) as sink:
             EncodedRun(RUN, SCHEMA).write(sink)
 
-    writer = threading.threading.Thread(target=write)
+    writer = threading.Thread(target=write)
     writer.start()
     found = read_run(read_end, timeout_s=10)
     writer.join()
