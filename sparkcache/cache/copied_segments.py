@@ -124,11 +124,9 @@ class CopiedSegments(Generic[V]):
         size_bytes = _aligned(size_bytes)
         if size_bytes > self._segment_bytes:
             return False
-        if self._with_room(size_bytes) is not None or self._may_open():
+        if self._with_room(size_bytes) is not None:
             return True
-        vacant = [self._segments[number].segment for number in self._vacant]
-        if any(map(self._is_as_set, vacant)):
-            return True
+        vacant = (self._segments[number].segment for number in self._vacant)
         vacant_bytes = sum(segment.size_bytes for segment in vacant)
         return self._held_bytes - vacant_bytes + self._segment_bytes <= self._max_bytes
 

@@ -75,6 +75,7 @@ def translated(what: str) -> Iterator[None]:
         yield
     except (
         OSError,
+        EOFError,
         ValueError,
         OverflowError,
         MemoryError,

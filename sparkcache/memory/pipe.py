@@ -38,4 +38,7 @@ class _Pipe(io.FileIO):
     def readinto(self, buffer: WriteableBuffer) -> int:
         if not self._poll.poll(self._timeout_s * 1000):
             raise TimeoutError(f"silent for {self._timeout_s:g} s")
-        return super().readinto(buffer) or 0
+        size_bytes = super().readinto(buffer)
+        if not size_bytes:  # nobody asks for more than there is; Arrow would not mind
+            raise EOFError("it ends before its end was written")
+        return size_bytes

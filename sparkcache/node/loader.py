@@ -191,13 +191,13 @@ class _Loader:
 def _stream(channel: Channel[ToLoader], encoded: EncodedRun) -> None:
     """Write a run to a reader that takes it from a pipe, and may leave."""
     theirs, ours = os.pipe()
-    with os.fdopen(ours, "wb", buffering=0) as sink:
+    # Buffered, because a write that a signal interrupts, SIGCONT too, may be short.
+    with suppress(BrokenPipeError), os.fdopen(ours, "wb") as sink:
         try:
             channel.send(Streamed(), theirs)
         finally:
             os.close(theirs)
-        with suppress(BrokenPipeError):
-            encoded.write(sink)
+        encoded.write(sink)
 
 
 def _detach(keep: set[int]) -> None:

@@ -309,6 +309,36 @@ def test_a_reader_that_drops_what_it_has_read_goes_on_in_one_segment() -> None:
     assert list(cache.segments) == [0]
 
 
+def test_no_memory_is_taken_while_there_is_a_segment_that_lost_all_its_runs() -> None:
+    cache = ring(2 * KIB)
+    for index in range(3):
+        put(cache, key(index), KIB)
+    for index in range(2):
+        cache.remove(key(index))
+    for index in range(3, 6):
+        put(cache, key(index), KIB)
+    assert set(cache.segments) == {0, 1}
+    assert numbers(cache) == [2, 3, 4, 5]
+
+
+def test_a_segment_beyond_a_lowered_limit_is_given_up_and_not_used_again() -> None:
+    cache = ring(5 * KIB)
+    for index in range(10):
+        put(cache, key(index), KIB)
+    first, second = (cache.peek(key(index), 0) for index in (0, 9))
+    assert first is not None
+    assert second is not None
+    cache.pin(first)
+    cache.pin(second)
+    cache.configure(replace(TEN, max_bytes=5 * KIB, ring=Ring(5 * KIB)), 0)
+    assert cache.held_bytes == 10 * KIB
+    cache.unpin(first)
+    slot, evicted = cache.reserve(KIB, 0)
+    assert slot is None
+    assert keys(evicted) == [key(index) for index in range(5)]
+    assert cache.held_bytes == 5 * KIB
+
+
 def test_a_ring_of_another_segment_size_is_made_anew_as_it_turns() -> None:
     cache = ring(2 * KIB)
     for index in range(10):

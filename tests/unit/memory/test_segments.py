@@ -172,6 +172,13 @@ def test_memory_is_free_at_once_though_others_map_it(segments: Segments) -> None
     assert len(set(os.listdir("/proc/self/fd")) - before) == 0  # noqa: PTH208
 
 
+def test_what_readers_map_stays_when_the_node_ends(segments: Segments) -> None:
+    [slot] = write(segments, run_of(0))
+    found = mapped(segments, FIRST).read(slot, nothing)
+    segments.close()
+    assert found.batches == run_of(0).batches
+
+
 @pytest.mark.parametrize(
     "slot",
     [

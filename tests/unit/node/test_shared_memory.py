@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import fcntl
 import gc
+import io
 import mmap
 import os
+import signal
 import subprocess
 import sys
 import threading
+from queue import Queue
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -20,9 +23,12 @@ from sparkcache.memory.encoded import EncodedRun
 from sparkcache.memory.pipe import read_run
 from sparkcache.memory.sealed import map_run, seal
 from sparkcache.model import Loss
+from sparkcache.node.loader import _stream
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from sparkcache.node.messages import Streamed
 
 SCHEMA = pa.schema([("id", pa.int64()), ("value", pa.binary())])
 LOSS = Loss("s3://bucket/key", 4096, 7, 3, 5, "a frame", "zeros")
@@ -219,3 +225,50 @@ except CacheUnavailable as error:
     told, said = done.stdout.splitlines()
     assert told == "told"
     assert "Cannot allocate memory" in said
+
+
+def test_a_pipe_that_breaks_anywhere_is_refused() -> None:
+    """Between two messages too: Arrow would take what came before for all there is."""
+    sink = io.BytesIO()
+    EncodedRun(DecodedRun([batch(2)] * 3), SCHEMA).write(sink)
+    whole = sink.getvalue()
+    for size_bytes in range(len(whole)):
+        read_end, write_end = os.pipe()
+        os.write(write_end, whole[:size_bytes])
+        os.close(write_end)
+        with pytest.raises(CacheUnavailable, match="a run through a pipe"):
+            read_run(read_end, timeout_s=10)
+
+
+class FakeChannel:
+    """Keeps the end of the pipe that it is to send."""
+
+    def __init__(self) -> None:
+        self.sent: Queue[int] = Queue()
+
+    def send(self, _: Streamed, fd: int) -> None:
+        self.sent.put(os.dup(fd))
+
+
+def test_a_loader_that_is_interrupted_streams_all_of_a_run() -> None:
+    """As by SIGCONT: what is being written is cut short then."""
+    run = DecodedRun([batch(5_000)] * 3)
+    channel = FakeChannel()
+    found: list[DecodedRun] = []
+    interrupted = threading.Event()
+
+    def read_late() -> None:
+        fd = channel.sent.get()
+        interrupted.wait(10)
+        found.append(read_run(fd, timeout_s=10))
+
+    reader = threading.Thread(target=read_late)
+    reader.start()
+    before = signal.signal(signal.SIGALRM, lambda *_: interrupted.set())
+    signal.setitimer(signal.ITIMER_REAL, 0.1)
+    try:
+        _stream(channel, EncodedRun(run, SCHEMA))  # type: ignore[arg-type]
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    reader.join()
+    assert [one.batches for one in found] == [run.batches]
