@@ -8,7 +8,6 @@ file too, which therefore imports nothing of the package.
 from __future__ import annotations
 
 import logging
-import os
 import shutil
 import subprocess
 import tempfile
@@ -19,6 +18,7 @@ from pathlib import Path
 PLUGIN = "org.apache.spark.sparkcache.SparkCachePlugin"
 JAR = Path(__file__).with_name("sparkcache.jar")
 
+_PROJECT = Path(__file__).parents[2] / "pyproject.toml"
 _SOURCES = Path(__file__).with_name("java")
 _PACKAGE = "org/apache/spark/sparkcache"
 _SERVICE = "META-INF/services/org.apache.spark.status.AppHistoryServerPlugin"
@@ -64,9 +64,10 @@ def _add(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
 
 
 def _is_old() -> bool:
-    """Tell whether the jar is missing, or older than what it is made of."""
+    """Tell whether the jar is missing or, in a checkout, older than its sources."""
     if not JAR.exists():
         return True
+    if not _PROJECT.exists():
+        return False  # installed: what was unpacked when says nothing
     sources = [*_SOURCES.glob("*.java"), _SOURCES.with_name("page.html")]
-    newest = max((path.stat().st_mtime for path in sources), default=0.0)
-    return os.access(JAR.parent, os.W_OK) and newest > JAR.stat().st_mtime
+    return max(path.stat().st_mtime for path in sources) > JAR.stat().st_mtime

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import zipfile
 from typing import TYPE_CHECKING
 
@@ -38,6 +39,19 @@ def test_without_a_jdk_there_is_no_jar_and_no_harm(
     options = sparkcache.configure(SparkSession.Builder())._options
     assert "spark.plugins" not in options
     assert "spark.jars" not in options
+
+
+@pytest.mark.parametrize("is_checkout", [True, False])
+def test_a_jar_older_than_its_sources_is_built_anew_in_a_checkout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_checkout: bool
+) -> None:
+    made = tmp_path / "old.jar"
+    made.write_bytes(b"old")
+    os.utime(made, (0, 0))
+    monkeypatch.setattr(jar, "JAR", made)
+    monkeypatch.setattr(jar, "_PROJECT", tmp_path / ("." if is_checkout else "none"))
+    assert jar.plugin_jar() == made
+    assert (made.read_bytes() == b"old") is not is_checkout
 
 
 def test_what_was_configured_before_stays() -> None:
