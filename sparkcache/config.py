@@ -145,12 +145,14 @@ class CacheConfig:
     segment_bytes: int = _bytes(
         0,
         "Size of a ring's segment; a run that is larger is served without being kept. "
-        "There are two at least. 0: a 32nd of maxBytes, or 16m where that is more.",
+        "There are 2 to 512 of them, whatever this says. 0: a 32nd of maxBytes, or 16m "
+        "where that is more.",
     )
     copy_entries: bool = _bool(
         True,
-        "Runs of a ring lie in its segments, which readers map once. Off: each has "
-        "memory of its own, and a segment is a list of them.",
+        "Runs of a ring lie in its segments, which readers map once. A process that a "
+        "task forks must not use what it has inherited of them once the task has let "
+        "go. Off: each has memory of its own, and a segment is a list of them.",
     )
     policy: str = _setting(
         POLICIES[0],

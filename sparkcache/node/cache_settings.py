@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from sparkcache.config import CacheConfig
 
 _DESCRIPTORS = 2  # of each segment: to write and to read
+_MOST_SEGMENTS = 512  # each takes a descriptor of a reader, which may have 1024
 
 
 def cache_settings(config: CacheConfig, max_runs: int) -> Settings:
@@ -41,6 +42,6 @@ def _ring(config: CacheConfig, max_runs: int) -> Ring:
         config.max_bytes,
         config.segment_bytes,
         copies=config.copy_entries,
-        most_segments=max(max_runs // _DESCRIPTORS, 1),
+        most_segments=min(max(max_runs // _DESCRIPTORS, 1), _MOST_SEGMENTS),
         granule_bytes=mmap.PAGESIZE,
     )

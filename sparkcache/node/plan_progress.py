@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -73,7 +74,8 @@ class PlanProgress:
         topic = reader.consumer.topic
         for progress in self._of(reading):
             known = progress.end_bytes.get(topic, 0)
-            progress.end_bytes[topic] = max(known, int(reader.end))
+            end = int(reader.end) if isfinite(reader.end) else 0
+            progress.end_bytes[topic] = max(known, end)
 
     def read(
         self, reading: Reading, topic: str, ordinal: int, stored_bytes: int

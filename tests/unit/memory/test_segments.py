@@ -208,6 +208,22 @@ def test_what_may_shrink_is_not_mapped() -> None:
     os.close(fd)
 
 
+def test_a_segment_that_cannot_be_created_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: object) -> int:
+        raise OSError(24, "Too many open files")
+
+    segments = Segments()
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    monkeypatch.setattr("os.open", fail)
+    with pytest.raises(OSError, match="Too many"):
+        segments.create(FIRST)
+    monkeypatch.undo()
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    assert FIRST not in segments
+
+
 def test_a_writer_forgets_what_it_is_told_to(segments: Segments) -> None:
     writer = WritableSegments()
     fd = segments.to_write(FIRST, writer)

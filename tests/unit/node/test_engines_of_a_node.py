@@ -264,8 +264,25 @@ def test_a_segment_that_cannot_be_created_is_no_room(
     world = world_of()
     monkeypatch.setattr("os.memfd_create", fail)
     assert read(world, 0, 3) == [Streamed()] * 3
+    assert world.service._store.runs.is_idle
     monkeypatch.undo()
     assert read(world, 0, 3) == [Served(SIZE)] * 3
+
+
+def test_loaders_unmap_what_is_none_of_the_rings_any_more(
+    world_of: Callable[..., World],
+) -> None:
+    world = world_of(max_bytes=40 * SIZE)
+    read(world, 0, 40)
+    [loader] = world.loaders
+    assert {segment.number for segment in loader.segments} == set(range(10))
+    world.service.configure(replace(RING, max_bytes=8 * SIZE))
+    world.settle()
+    held = set(world.service._store.runs.segments)
+    assert {segment.number for segment in loader.segments} == held
+    assert len(held) == 2
+    read(world, 40, 60)
+    assert world.service._store._segments.size_bytes <= 8 * SIZE
 
 
 @pytest.mark.parametrize("before", [CONFIG, RING, LISTS], ids=["runs", "ring", "lists"])
