@@ -298,6 +298,7 @@ def test_the_engine_is_changed_while_it_runs(
     world.service.check()
     if before is not after:
         assert world.held() == set()
+        assert metrics(world).evicted_explicitly == 9
         late = world.of(20, 22)
         assert world.read(late) == [Streamed()] * 2, "until nobody reads the old one"
         late.finish()
