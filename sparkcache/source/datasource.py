@@ -1,4 +1,4 @@
-"""`spark.read.format("sparkcache")`: a batch source of Spark, in Python."""
+"""`format("sparkcache")`: a source of Spark for batches and streams, in Python."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from sparkcache.config import CacheConfig
 from sparkcache.errors import ConfigError
 from sparkcache.source.options import ScanOptions
 from sparkcache.source.scan_partition import ScanPartition, cut
+from sparkcache.source.stream_reader import StreamReader
 from sparkcache.source.topic_map import TopicMap
 from sparkcache.source.topic_reader import TopicReader
 from sparkcache.storage import Traffic, open_storage
@@ -40,6 +41,9 @@ class SparkCacheSource(DataSource):
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
         self._scan = ScanOptions.parse(dict(options))
+        # What plans a stream has no broadcast variables.
+        base = None if self.installed is None else self.installed.value
+        self._config = CacheConfig.resolve(options=self._scan.given, base=base)
 
     @classmethod
     def name(cls) -> str:
@@ -52,21 +56,27 @@ class SparkCacheSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return a reader of the columns in `schema`: all, or those the user named."""
-        return _Reader(self._scan, schema, self.installed)
+        self._scan.check_is_batch()
+        columns = _checked_columns(self._scan, schema)
+        reader = TopicReader(self._scan, columns, self.installed)
+        return _Reader(self._scan, self._config, reader)
+
+    def streamReader(self, schema: StructType) -> StreamReader:
+        """Return a reader of the columns in `schema`, batch after batch."""
+        self._scan.check_is_stream()
+        columns = _checked_columns(self._scan, schema)
+        reader = TopicReader(self._scan, columns, self.installed)
+        return StreamReader(self._scan, self._config, reader)
 
 
 class _Reader(DataSourceReader):
     def __init__(
-        self,
-        scan: ScanOptions,
-        schema: StructType,
-        installed: BroadcastRef[CacheConfig] | None,
+        self, scan: ScanOptions, config: CacheConfig, topic_reader: TopicReader
     ) -> None:
         self._scan = scan
-        self._topic_reader = TopicReader(scan, checked_columns(scan, schema), installed)
+        self._config = config
+        self._topic_reader = topic_reader
         # Found here, since what a reader holds when it is made is what tasks get.
-        base = None if installed is None else installed.value
-        self._config = CacheConfig.resolve(options=scan.given, base=base)
         self._storage: Storage | None = open_storage(scan.root, self._config, Traffic())
         connector = connectors.find(scan.connector)
         catalog = connector.catalog(self._storage, scan.given)
@@ -97,7 +107,7 @@ def _arrow_schema(scan: ScanOptions) -> pa.Schema:
     return connectors.find(scan.connector).schema(scan.decoding)
 
 
-def checked_columns(scan: ScanOptions, schema: StructType) -> list[str]:
+def _checked_columns(scan: ScanOptions, schema: StructType) -> list[str]:
     """Return the columns that a schema names; raises ConfigError for any other."""
     offered = _arrow_schema(scan)
     for named in to_arrow_schema(schema, timezone="UTC"):

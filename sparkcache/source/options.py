@@ -20,7 +20,7 @@ from sparkcache.consumers import Consumer
 from sparkcache.errors import ConfigError
 from sparkcache.model import placed
 from sparkcache.storage import normal_root
-from sparkcache.units import parse_bool
+from sparkcache.units import parse_bool, parse_bytes, parse_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -43,8 +43,13 @@ _COMMON_NAMES = frozenset(
         "endingTime",
         "failOnDataLoss",
         "minPartitions",
+        "maxRowsPerTrigger",
+        "maxBytesPerTrigger",
+        "pollInterval",
     }
 )
+_OF_BATCHES = "endingOffsets", "endingTime"
+_OF_STREAMS = "maxRowsPerTrigger", "maxBytesPerTrigger", "pollInterval"
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +139,9 @@ class ScanOptions:
         end_us: Time before which rows are wanted, likewise.
         fail_on_data_loss: Whether entries that cannot be read are an error.
         min_partitions: How many partitions there should be at least.
+        max_rows_per_trigger: Rows of a stream's batch at most, about.
+        max_bytes_per_trigger: Stored bytes of a stream's batch at most.
+        poll_interval_s: How long a stream waits before it looks again.
         decoding: What of the connector's options changes decoded rows.
         given: The options as given, names as documented.
 
@@ -148,6 +156,9 @@ class ScanOptions:
     end_us: int | None
     fail_on_data_loss: bool
     min_partitions: int
+    max_rows_per_trigger: int | None
+    max_bytes_per_trigger: int | None
+    poll_interval_s: float
     decoding: str
     given: Mapping[str, str]
 
@@ -169,7 +180,10 @@ class ScanOptions:
             start_us=_time(given, "startingTime"),
             end_us=_time(given, "endingTime"),
             fail_on_data_loss=_bool(given, "failOnDataLoss", default=True),
-            min_partitions=_whole_number(given, "minPartitions", default=1),
+            min_partitions=_whole_number(given, "minPartitions") or 1,
+            max_rows_per_trigger=_whole_number(given, "maxRowsPerTrigger"),
+            max_bytes_per_trigger=_bytes(given, "maxBytesPerTrigger"),
+            poll_interval_s=_seconds(given, "pollInterval", default="1s"),
             decoding=connector.decoding(given),
             given=given,
         )
@@ -181,6 +195,22 @@ class ScanOptions:
         if names := self.selection.names:
             is_of = connector.is_of  # either may be a name of several topics
             self._check_names(names, lambda a, b: is_of(a, b) or is_of(b, a))
+
+    def check_is_batch(self) -> None:
+        """Raise ConfigError for an option that means something to streams alone."""
+        self._check_has_none(_OF_STREAMS, "spark.readStream")
+
+    def check_is_stream(self) -> None:
+        """Raise ConfigError for an option that means something to batches alone."""
+        self._check_has_none(_OF_BATCHES, "spark.read")
+
+    def _check_has_none(self, names: Sequence[str], of: str) -> None:
+        for name in names:
+            if name in self.given:
+                raise ConfigError(
+                    f"option {name}={self.given[name]!r}: it is one of {of}; leave it "
+                    "out here"
+                )
 
     def check_offsets(self, topics: Sequence[str]) -> None:
         """Raise ConfigError if offsets are of a topic that is none of the scan's."""
@@ -285,8 +315,31 @@ def _bool(given: Mapping[str, str], name: str, *, default: bool) -> bool:
         raise ConfigError(f"option {name}={given[name]!r}: must be {error}") from error
 
 
-def _whole_number(given: Mapping[str, str], name: str, *, default: int) -> int:
-    text = given.get(name, str(default))
+def _whole_number(given: Mapping[str, str], name: str) -> int | None:
+    text = given.get(name)
+    if text is None:
+        return None
     if not text.strip().isdecimal() or int(text) < 1:
         raise ConfigError(f"option {name}={text!r}: must be a whole number above 0")
     return int(text)
+
+
+def _bytes(given: Mapping[str, str], name: str) -> int | None:
+    text = given.get(name)
+    if text is None:
+        return None
+    try:
+        size_bytes = parse_bytes(text)
+    except ValueError as error:
+        raise ConfigError(f"option {name}={text!r}: must be {error}") from error
+    if size_bytes < 1:
+        raise ConfigError(f"option {name}={text!r}: must be more than nothing")
+    return size_bytes
+
+
+def _seconds(given: Mapping[str, str], name: str, *, default: str) -> float:
+    text = given.get(name, default)
+    try:
+        return parse_seconds(text)
+    except ValueError as error:
+        raise ConfigError(f"option {name}={text!r}: must be {error}") from error

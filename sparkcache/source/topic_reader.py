@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from sparkcache.consumers import Consumer
     from sparkcache.source.broadcast import BroadcastRef
     from sparkcache.source.options import ScanOptions
     from sparkcache.source.partitions import Piece
