@@ -63,10 +63,12 @@ class Resolver:
         batches: list[pa.RecordBatch] = []
         losses: list[Loss] = []
         self._room = Room()
+        undecided = self._undecided
         for batch in run.batches:
             batches += self._rows(key, batch, losses)
         self._warn(key)
-        return DecodedRun(batches, run.losses + tuple(losses))
+        undecided = self._undecided - undecided
+        return DecodedRun(batches, run.losses + tuple(losses), undecided)
 
     def _rows(
         self, key: RunKey, batch: pa.RecordBatch, losses: list[Loss]

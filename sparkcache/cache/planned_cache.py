@@ -49,17 +49,30 @@ class PlannedCache(Generic[V]):
         return f"<{self.runs!r}, {self._forecast!r}>"
 
     def begin(self, plans: Iterable[Plan], now_s: float) -> list[Plan]:
-        """Take up plans; return those that were neither known nor over already."""
-        begun = [plan for plan in plans if self._forecast.begin(plan)]
-        for plan in begun:
-            self._recount(plan, now_s)
+        """Take up plans; return those that were neither known nor over already.
+
+        A stream that is known moves on.
+        """
+        begun = []
+        for plan in plans:
+            before = self._forecast.move(plan)
+            if before is not None:
+                self._recount(before, now_s)
+            elif self._forecast.begin(plan):
+                begun.append(plan)
+                self._recount(plan, now_s)
         return begun
 
     def end(self, plan_ids: Iterable[str], now_s: float) -> list[CachedRun[V]]:
-        """Forget plans for good, and what nobody else waits for."""
+        """Forget plans for good, and what nobody else waits for.
+
+        What a stream waited for may be read by the next one that begins where it ended.
+        """
         called_off = []
         for plan in self._forecast.end(plan_ids):
-            called_off += self._recount(plan, now_s)
+            uncounted = self._recount(plan, now_s)
+            if not plan.is_stream:
+                called_off += uncounted
         removed = [run for key in called_off if (run := self.runs.remove(key))]
         self.runs.counters.called_off += len(removed)
         return removed
@@ -92,7 +105,11 @@ class PlannedCache(Generic[V]):
         left = self._forecast.expected(key)  # of several plans, maybe
         if self.runs.mark_read(key, now_s) is None:
             return []
-        if left or not self.runs.settings.drop_after_last_read:
+        if (
+            left
+            or not self.runs.settings.drop_after_last_read
+            or self._forecast.is_streamed(reading)
+        ):
             self.runs.set_expected(key, left, now_s)
             return []
         removed = self.runs.remove(key)

@@ -92,12 +92,27 @@ class Forecast:
         """Take up a plan; False if it is known or over already."""
         if not self._expected.begin(plan):
             return False
-        for consumer in plan.consumers:
-            waiting = self._topic(consumer.topic).waiting
-            if plan.id not in waiting:
-                waiting[plan.id] = _Waiting(Counter(), self._tick)
-            waiting[plan.id].consumers[consumer] += 1
+        self._wait_for(plan)
         return True
+
+    def move(self, plan: Plan) -> Plan | None:
+        """Take up the next batch of a stream; return what it was before, if that.
+
+        The scans of batches before are over.
+        """
+        before = self._expected.move(plan)
+        if before is None:
+            return None
+        topics = dict.fromkeys(consumer.topic for consumer in before.consumers)
+        for topic in filter(None, map(self._topics.get, topics)):
+            topic.waiting.pop(plan.id, None)
+            for scan, cursor in list(topic.scans.items()):
+                if not cursor.is_open and not topic.is_planned(cursor):
+                    del topic.scans[scan]
+        self._wait_for(plan)
+        for name in topics:
+            self._tidy(name)
+        return before
 
     def end(self, ids: Iterable[str]) -> list[Plan]:
         """Forget plans, for good: tasks that come late do not bring them back."""
@@ -147,7 +162,13 @@ class Forecast:
 
         Returns whether that was a planned read that had not been counted.
         """
-        return self._expected.mark_read(reading.plan_ids, reading.token, ordinal, key)
+        return self._expected.mark_read(
+            reading.plan_ids, reading.token, ordinal, key, reading.cursor.end
+        )
+
+    def is_streamed(self, reading: Reading) -> bool:
+        """Tell whether a stream reads: others may follow of which nothing is known."""
+        return any(map(self._expected.is_stream, reading.plan_ids))
 
     def close(self, reading: Reading) -> None:
         """End an attempt, at its end or before."""
@@ -219,6 +240,13 @@ class Forecast:
         """Forget the axis of a topic that nobody reads, the one longest unused."""
         name = next(name for name in self._axes if name not in self._topics)
         del self._axes[name]
+
+    def _wait_for(self, plan: Plan) -> None:
+        for consumer in plan.consumers:
+            waiting = self._topic(consumer.topic).waiting
+            if plan.id not in waiting:
+                waiting[plan.id] = _Waiting(Counter(), self._tick)
+            waiting[plan.id].consumers[consumer] += 1
 
     def _cursor(
         self, topic: _Topic, reader: Reader, plan_ids: tuple[str, ...]

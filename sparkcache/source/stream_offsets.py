@@ -148,6 +148,17 @@ def joined(
     return ranges
 
 
+def to_come(
+    marks: Marks, there: Sequence[Span]
+) -> list[tuple[Position, Position | None]]:
+    """Return the ranges that a stream has still to read, the last one without end."""
+    ranges = joined(unread(marks, there), there)
+    if ranges and ranges[-1][1].ledger == there[-1].ledger:
+        return [*ranges[:-1], (ranges[-1][0], None)]
+    behind = Position(there[-1].ledger, there[-1].stop) if there else Position(0, 0)
+    return [*ranges, (behind, None)]
+
+
 def lost(marks: Marks, there: Sequence[Span], uri: str) -> list[Loss]:
     """Return what should come next and is gone."""
     present = {span.ledger: span for span in there}

@@ -7,6 +7,7 @@ rows. See `stream_offsets` for what offsets are.
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf
@@ -23,7 +24,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from sparkcache import connector as connectors
-from sparkcache.consumers import Consumer
+from sparkcache.consumers import Consumer, Plan
 from sparkcache.model import placed
 from sparkcache.source import settings, stream_offsets
 from sparkcache.source.admission import Limit, Rules, admit
@@ -52,12 +53,13 @@ _EARLIEST: Marks = {0: stream_offsets.Mark(0, 0)}
 
 
 class StreamPartition(InputPartition):
-    """A partition of a batch, and its topic as it was then."""
+    """A partition of a batch, its topic as it was, and what the stream has to read."""
 
-    def __init__(self, partition: ScanPartition, topic: TopicMap) -> None:
+    def __init__(self, partition: ScanPartition, topic: TopicMap, stream: Plan) -> None:
         super().__init__(partition)
         self.partition = partition
         self.topic = topic
+        self.stream = stream
 
 
 @dataclass
@@ -78,6 +80,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     _target: Available | None = None
     _is_idle: bool = False
     _told: set[Loss] = field(default_factory=set)
+    _id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    _batches: int = 0
 
     def __reduce__(self) -> tuple[object, ...]:
         return StreamReader, (self.scan, self.config, self.topic_reader)
@@ -159,8 +163,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 snapshots.append(found.snapshots[topic])
                 maps[consumers[-1].topic] = TopicMap(found.snapshots[topic].ledgers)
         of_batch = zip(consumers, snapshots, strict=True)
+        stream = self._next_batch(begin, found)
         return [
-            StreamPartition(part, maps[part.consumer.topic])
+            StreamPartition(part, maps[part.consumer.topic], stream)
             for part in cut(self.scan, self.config, self._storage, list(of_batch))
         ]
 
@@ -169,7 +174,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the record batches of a partition."""
         assert isinstance(partition, StreamPartition)
-        return self.topic_reader.read(partition.partition, partition.topic)
+        return self.topic_reader.read(
+            partition.partition, partition.topic, partition.stream
+        )
 
     @cached_property
     def _storage(self) -> Storage:
@@ -193,6 +200,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             Event().wait(self.scan.poll_interval_s)
         self._found = Available.find(self.scan, self._storage, list(known or ()))
         return self._found
+
+    def _next_batch(self, begin: dict[str, Marks], found: Available) -> Plan:
+        """Return what the stream has to read, from this batch on."""
+        self._batches += 1
+        consumers = []
+        for topic, there in found.spans.items():
+            marks = begin.get(topic) or _EARLIEST
+            name = placed(topic, self.scan.root)
+            consumers += [
+                Consumer(name, first, end)
+                for first, end in stream_offsets.to_come(marks, there)
+            ]
+        return Plan(self._id, tuple(consumers), self._batches)
 
     def _limit(self, limit: ReadLimit) -> Limit:
         if isinstance(limit, ReadAllAvailable):

@@ -11,6 +11,7 @@ from pyspark import TaskContext
 from sparkcache import connector as connectors
 from sparkcache.config import CacheConfig
 from sparkcache.consumers import Reader
+from sparkcache.errors import SourceError
 from sparkcache.fetch import Scan, Stretch
 from sparkcache.source import settings
 from sparkcache.source.neighbours import Neighbours
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from sparkcache.consumers import Plan
+    from sparkcache.model import RunKey
     from sparkcache.source.broadcast import BroadcastRef
     from sparkcache.source.options import ScanOptions
     from sparkcache.source.partitions import Piece
@@ -45,9 +48,13 @@ class TopicReader:
     installed: BroadcastRef[CacheConfig] | None
 
     def read(
-        self, partition: ScanPartition, topic: TopicMap
+        self, partition: ScanPartition, topic: TopicMap, stream: Plan | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the record batches of a partition of a topic."""
+        """Yield the record batches of a partition of a topic, for a stream if need be.
+
+        A stream does not come back to messages of which it is not known yet whether
+        they are any. So that is an error of storage then, which goes away.
+        """
         from sparkcache.node.client import read_scan
 
         _freeze_once()
@@ -72,7 +79,7 @@ class TopicReader:
             reader=Reader(task.token, partition.scan, consumer, partition.end),
             epoch=task.epoch,
             settings=of_node,
-            plans=task.plans,
+            plans=task.plans_with(stream),
             following=tuple((part, first) for part, first in following if first),
             group=connector.group(consumer.topic),
         )
@@ -86,10 +93,23 @@ class TopicReader:
         for key, run in zip(scan.keys(), runs, strict=True):
             resolved = resolver.resolve(key, run)
             settings.report(resolved.losses, consumer, fail=fail)
+            if resolved.undecided and stream is not None and fail:
+                raise _undecided(key, resolved.undecided)
             if resolved is not run:
                 run.batches.clear()
             while resolved.batches:
                 yield from rows.of(resolved.batches.pop(0))
+
+
+def _undecided(key: RunKey, rows: int) -> SourceError:
+    return SourceError(
+        key.ledger.object.uri,
+        expected=f"the ends of the transactions of {rows} messages of entries "
+        f"{key.ledger.id}:{key.run.first}-{key.run.last}",
+        found="none in any ledger that is here; start the query again once more is "
+        "(failOnDataLoss=false leaves them out for good, isolation=read_uncommitted "
+        "shows them)",
+    )
 
 
 _is_frozen = False

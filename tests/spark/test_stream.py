@@ -6,8 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from conftest import LEDGER_IDS, TOPIC, Topic, write
-from pyspark.errors import StreamingQueryException
+from conftest import LEDGER_IDS, TOPIC, Topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
