@@ -12,6 +12,7 @@ Different here: what is taken and never finished with was not read, and stays ex
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from sparkcache.cache.counters import Counters
@@ -43,6 +44,7 @@ class PlannedCache(Generic[V]):
 
     def __init__(self, settings: Settings) -> None:
         self._forecast = Forecast()
+        self._gone: dict[str, float] = {}  # streams, and until when they are foreseen
         self.runs: Engine[V] = self._engine(settings, Counters())
 
     def __repr__(self) -> str:
@@ -57,7 +59,8 @@ class PlannedCache(Generic[V]):
         for plan in plans:
             before = self._forecast.move(plan)
             if before is not None:
-                self._recount(before, now_s)
+                both = before.consumers + plan.consumers
+                self._recount(replace(plan, consumers=both), now_s)
             elif self._forecast.begin(plan):
                 begun.append(plan)
                 self._recount(plan, now_s)
@@ -73,9 +76,20 @@ class PlannedCache(Generic[V]):
             uncounted = self._recount(plan, now_s)
             if not plan.is_stream:
                 called_off += uncounted
+            elif self.runs.settings.continue_s and self._forecast.go_on(plan):
+                self._gone[plan.id] = now_s + self.runs.settings.continue_s
         removed = [run for key in called_off if (run := self.runs.remove(key))]
         self.runs.counters.called_off += len(removed)
         return removed
+
+    def lapse(self, now_s: float) -> None:
+        """Foresee streams no longer that ended long ago."""
+        for plan_id, until_s in list(self._gone.items()):
+            if until_s <= now_s:
+                del self._gone[plan_id]
+                plan = self._forecast.forget(plan_id)
+                for consumer in () if plan is None else plan.consumers:
+                    self.runs.readers_moved(consumer.topic)
 
     def open(
         self,
