@@ -1,8 +1,9 @@
 """A driver that streams a topic to files, a little at a time; it is made to be killed.
 
-    streaming_driver.py BUCKET TOPIC DIRECTORY
+    streaming_driver.py BUCKET TOPIC DIRECTORY ROWS
 
-Says "begun" when the query has. What it writes and its checkpoint are below DIRECTORY.
+A batch has ROWS at most. Says "begun" when the query has. What it writes and its
+checkpoint are below DIRECTORY.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pyspark.sql import SparkSession
 import sparkcache
 
 
-def main(bucket: str, topic: str, directory: str) -> None:
+def main(bucket: str, topic: str, directory: str, rows_of_batch: str) -> None:
     builder = sparkcache.configure(SparkSession.builder.master("local[2]"))
     spark = (
         builder.config("spark.ui.enabled", "false")
@@ -25,7 +26,7 @@ def main(bucket: str, topic: str, directory: str) -> None:
     sparkcache.install(spark)
     rows = (
         spark.readStream.format("sparkcache")
-        .options(topic=topic, runBytes="4k", maxRowsPerTrigger="70")
+        .options(topic=topic, runBytes="4k", maxRowsPerTrigger=rows_of_batch)
         .load(bucket)
     )
     query = (

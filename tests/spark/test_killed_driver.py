@@ -25,10 +25,10 @@ LONGEST_S = 4.0  # a dozen batches, and then some
 
 
 @pytest.mark.parametrize(
-    "kills", [5, pytest.param(20, marks=pytest.mark.long)], ids=lambda kills: str(kills)
+    ("kills", "rows"), [(5, 70), pytest.param(20, 16, marks=pytest.mark.long)], ids=str
 )
 def test_no_row_is_lost_and_none_comes_twice(
-    spark: SparkSession, tmp_path: Path, kills: int
+    spark: SparkSession, tmp_path: Path, kills: int, rows: int
 ) -> None:
     topic = write(tmp_path / "bucket")
     seed = random.randrange(1 << 32)
@@ -37,19 +37,19 @@ def test_no_row_is_lost_and_none_comes_twice(
     held_back = _held_back(topic, tmp_path)
     killed = 0
     while killed < kills:
-        killed += _run(topic, tmp_path, rng.uniform(0, LONGEST_S))
+        killed += _run(topic, tmp_path, rows, rng.uniform(0, LONGEST_S))
         if killed >= kills // 2:
             _offload(topic, held_back)
-    assert not _run(topic, tmp_path, None)
+    assert not _run(topic, tmp_path, rows, None)
     found = spark.read.parquet(str(tmp_path / "rows"))
     assert ordered(found) == ordered(topic.load(spark))
 
 
-def _run(topic: Topic, directory: Path, kill_after_s: float | None) -> bool:
+def _run(topic: Topic, directory: Path, rows: int, kill_after_s: float | None) -> bool:
     """Run the driver, to its end or until it is killed; tell whether it was."""
     command = [sys.executable, str(DRIVER), str(topic.directory), topic.name]
     driver = subprocess.Popen(
-        [*command, str(directory)],
+        [*command, str(directory), str(rows)],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
