@@ -48,6 +48,7 @@ _COMMON_NAMES = frozenset(
         "pollInterval",
     }
 )
+_START = "startingOffsets"
 _OF_BATCHES = "endingOffsets", "endingTime"
 _OF_STREAMS = "maxRowsPerTrigger", "maxBytesPerTrigger", "pollInterval"
 
@@ -135,6 +136,7 @@ class ScanOptions:
         selection: The topics.
         starts: First position wanted of each topic.
         ends: Position after the last one wanted of each topic.
+        starts_latest: Whether a stream begins behind all that is there.
         start_us: Earliest time wanted, in microseconds since 1970; None for any.
         end_us: Time before which rows are wanted, likewise.
         fail_on_data_loss: Whether entries that cannot be read are an error.
@@ -152,6 +154,7 @@ class ScanOptions:
     selection: Selection
     starts: Offsets
     ends: Offsets
+    starts_latest: bool
     start_us: int | None
     end_us: int | None
     fail_on_data_loss: bool
@@ -171,12 +174,15 @@ class ScanOptions:
         given = _as_documented(options, connector.option_names)
         CacheConfig.resolve(options=given)
         selection = _selection(given, connector)
+        starts_latest = given.get(_START, "").strip().lower() == "latest"
+        starts = {} if starts_latest else given
         return cls(
             connector=name,
             root=normal_root(_required(given, "path", "load('s3://bucket')")),
             selection=selection,
-            starts=Offsets.parse(given, "startingOffsets", connector, "earliest"),
+            starts=Offsets.parse(starts, _START, connector, "earliest"),
             ends=Offsets.parse(given, "endingOffsets", connector, "latest"),
+            starts_latest=starts_latest,
             start_us=_time(given, "startingTime"),
             end_us=_time(given, "endingTime"),
             fail_on_data_loss=_bool(given, "failOnDataLoss", default=True),
@@ -199,6 +205,8 @@ class ScanOptions:
     def check_is_batch(self) -> None:
         """Raise ConfigError for an option that means something to streams alone."""
         self._check_has_none(_OF_STREAMS, "spark.readStream")
+        if self.starts_latest:
+            self._check_has_none([_START], "spark.readStream")
 
     def check_is_stream(self) -> None:
         """Raise ConfigError for an option that means something to batches alone."""

@@ -46,11 +46,15 @@ class TaskSettings:
     plans: tuple[Plan, ...]
     query: str = ""
 
-    def plans_with(self, stream: Plan | None) -> tuple[Plan, ...]:
-        """Return the plans under way, with what a stream is known by in its query."""
+    def plans_of(self, stream: Plan | None) -> tuple[Plan, ...]:
+        """Return the plans that a task reads under.
+
+        Of a stream that is its own: its query has kept the session's conf of when it
+        was started, and what it reads is none of the reads that were planned then.
+        """
         if stream is None:
             return self.plans
-        return (*self.plans, replace(stream, id=f"{self.query}/{stream.id}"))
+        return (replace(stream, id=f"{self.query}/{stream.id}"),)
 
 
 def of_task(context: TaskContext, part: int, base: CacheConfig | None) -> TaskSettings:

@@ -35,7 +35,7 @@ from sparkcache.source.topic_map import TopicMap
 from sparkcache.storage import Traffic, open_storage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     import pyarrow as pa
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from sparkcache.connector import Storage
     from sparkcache.model import Loss
     from sparkcache.source.options import ScanOptions
-    from sparkcache.source.stream_offsets import Marks
+    from sparkcache.source.stream_offsets import Marks, Span
     from sparkcache.source.topic_reader import TopicReader
 
     Offset: TypeAlias = dict[str, dict[str, int | str]]
@@ -92,6 +92,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return where a query begins that has no checkpoint."""
         there = self._find().spans
         self.scan.check_offsets(list(there))
+        if self.scan.starts_latest:
+            return self._behind(there)
         return stream_offsets.written(
             {
                 topic: stream_offsets.beginning(
@@ -139,12 +141,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return how far a query could be that had read everything."""
         if self._found is None:
             return None
-        return stream_offsets.written(
-            {
-                topic: stream_offsets.advanced({}, there, there)
-                for topic, there in self._found.spans.items()
-            }
-        )
+        return self._behind(self._found.spans)
 
     def partitions(self, start: Offset, end: Offset) -> list[StreamPartition]:
         """Cut a batch; the versions of its objects are pinned."""
@@ -213,6 +210,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 for first, end in stream_offsets.to_come(marks, there)
             ]
         return Plan(self._id, tuple(consumers), self._batches)
+
+    def _behind(self, spans: Mapping[str, list[Span]]) -> Offset:
+        """Return the offset behind all that is there."""
+        return stream_offsets.written(
+            {
+                topic: stream_offsets.advanced({}, there, there)
+                for topic, there in spans.items()
+            }
+        )
 
     def _limit(self, limit: ReadLimit) -> Limit:
         if isinstance(limit, ReadAllAvailable):

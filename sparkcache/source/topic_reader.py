@@ -79,7 +79,7 @@ class TopicReader:
             reader=Reader(task.token, partition.scan, consumer, partition.end),
             epoch=task.epoch,
             settings=of_node,
-            plans=task.plans_with(stream),
+            plans=task.plans_of(stream),
             following=tuple((part, first) for part, first in following if first),
             group=connector.group(consumer.topic),
         )

@@ -136,6 +136,18 @@ def test_a_start_is_kept_to(world: World) -> None:
     assert batches(reader, end) == [end]
 
 
+def test_a_start_behind_all_that_is_there(world: World) -> None:
+    world.offload(3, 7)
+    reader = world.reader(startingOffsets="latest")
+    start = reader.initialOffset()
+    assert batches(reader, start) == [start]
+    world.offload(5, 7)
+    assert entries(reader, *batches(reader, start)) == all_of((5, 7))
+    with pytest.raises(ConfigError, match="startingOffsets='latest'"):
+        given = {"path": "/bucket", "topic": TOPIC, "startingOffsets": "latest"}
+        ScanOptions.parse(given).check_is_batch()
+
+
 @pytest.mark.parametrize("missing", ["4:3", "99:0"])
 def test_a_start_where_nothing_is(world: World, missing: str) -> None:
     world.offload(3, 7)
