@@ -4,8 +4,8 @@
 
 Five consumers that begin right after one another read all of a topic of 48 MiB of
 values in 6 ledgers, on local[2] with fair scheduling, from an S3 server that answers
-after 20 ms: four queries in batches of a quarter of the topic, `Trigger.AvailableNow`, to the noop sink,
-and a planned job. With the node, and with `enabled=false`.
+after 20 ms: four queries in batches of a quarter of the topic, `Trigger.AvailableNow`,
+to the noop sink, and a planned job. With the node, and with `enabled=false`.
 
     bytes_over_topic        bytes of data objects that the server sends / the topic's
     rows_s_over_uncached    rows a second of all five, with the node / without
