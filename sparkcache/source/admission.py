@@ -86,9 +86,8 @@ def _admit(
             first, last = max(extent.first, span.first), min(extent.last, span.stop - 1)
             rows_each = 1.0 if rows == inf else rules.rows(ledger, extent)
             bytes_each = extent.size_bytes / (extent.last - extent.first + 1)
-            count = min(
-                last - first + 1.0, rows // rows_each, stored_bytes // bytes_each
-            )
+            most = _most(rows, rows_each), _most(stored_bytes, bytes_each)
+            count = min(last - first + 1.0, *most)
             is_all = count == last - first + 1
             if not is_all:
                 at_least = not taken and stop == span.first
@@ -135,6 +134,10 @@ def _size(spans: Iterable[Span], ledgers: Sequence[LedgerMap]) -> float:
         for span in spans
         for _, extent in _extents(span, ledgers)
     )
+
+
+def _most(left: float, each: float) -> float:
+    return left if left == inf else left // each
 
 
 def _share(limit: float, share: float) -> float:

@@ -122,7 +122,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         marks = {topic: begin.get(topic) or _EARLIEST for topic in found.spans}
         unread = {}
         for topic, there in found.spans.items():
-            self._report(topic, stream_offsets.lost(marks[topic], there, self._uri))
+            self._report(
+                topic, stream_offsets.lost(marks[topic], there, self.scan.root)
+            )
             if spans := stream_offsets.unread(marks[topic], there):
                 unread[topic] = spans
         self._is_idle = not unread
@@ -149,21 +151,21 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         found = self._target or self._found
         if found is None or not found.has(begin, stop):
             found = self._find(stop)
-        consumers, snapshots, maps = [], [], {}
+        of_batch, maps = [], {}
         for topic, marks in stop.items():
             there, before = found.spans.get(topic, []), begin.get(topic, {})
-            lost = stream_offsets.lost_between(before, marks, there, self._uri)
+            lost = stream_offsets.lost_between(before, marks, there, self.scan.root)
             self._report(topic, lost)
             spans = stream_offsets.between(before, marks)
-            for first, last in stream_offsets.joined(spans, there):
-                consumers.append(Consumer(placed(topic, self.scan.root), first, last))
-                snapshots.append(found.snapshots[topic])
-                maps[consumers[-1].topic] = TopicMap(found.snapshots[topic].ledgers)
-        of_batch = zip(consumers, snapshots, strict=True)
+            if ranges := stream_offsets.joined(spans, there):
+                name = placed(topic, self.scan.root)
+                snapshot = found.snapshots[topic]
+                maps[name] = TopicMap(snapshot.ledgers)
+                of_batch += [(Consumer(name, *ends), snapshot) for ends in ranges]
         stream = self._next_batch(begin, found)
         return [
             StreamPartition(part, maps[part.consumer.topic], stream)
-            for part in cut(self.scan, self.config, self._storage, list(of_batch))
+            for part in cut(self.scan, self.config, self._storage, of_batch)
         ]
 
     # Reading
@@ -186,10 +188,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             RowSamples(self._storage).rows,
             lambda extent: connector.runs(extent, self.config.run_bytes),
         )
-
-    @property
-    def _uri(self) -> str:
-        return self.scan.root
 
     def _find(self, known: dict[str, Marks] | None = None) -> Available:
         """List what there is; not without a pause if there was nothing new."""

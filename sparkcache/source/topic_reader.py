@@ -11,7 +11,6 @@ from pyspark import TaskContext
 from sparkcache import connector as connectors
 from sparkcache.config import CacheConfig
 from sparkcache.consumers import Reader
-from sparkcache.errors import SourceError
 from sparkcache.fetch import Scan, Stretch
 from sparkcache.source import settings
 from sparkcache.source.neighbours import Neighbours
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from sparkcache.consumers import Plan
-    from sparkcache.model import RunKey
     from sparkcache.source.broadcast import BroadcastRef
     from sparkcache.source.options import ScanOptions
     from sparkcache.source.partitions import Piece
@@ -53,7 +51,8 @@ class TopicReader:
         """Yield the record batches of a partition of a topic, for a stream if need be.
 
         A stream does not come back to messages of which it is not known yet whether
-        they are any. So that is an error of storage then, which goes away.
+        they are any. So to leave them out is a loss then; without it the batch fails,
+        until they are known.
         """
         from sparkcache.node.client import read_scan
 
@@ -93,23 +92,12 @@ class TopicReader:
         for key, run in zip(scan.keys(), runs, strict=True):
             resolved = resolver.resolve(key, run)
             settings.report(resolved.losses, consumer, fail=fail)
-            if resolved.undecided and stream is not None and fail:
-                raise _undecided(key, resolved.undecided)
+            if stream is not None:
+                settings.report(resolved.undecided, consumer, fail=fail)
             if resolved is not run:
                 run.batches.clear()
             while resolved.batches:
                 yield from rows.of(resolved.batches.pop(0))
-
-
-def _undecided(key: RunKey, rows: int) -> SourceError:
-    return SourceError(
-        key.ledger.object.uri,
-        expected=f"the ends of the transactions of {rows} messages of entries "
-        f"{key.ledger.id}:{key.run.first}-{key.run.last}",
-        found="none in any ledger that is here; start the query again once more is "
-        "(failOnDataLoss=false leaves them out for good, isolation=read_uncommitted "
-        "shows them)",
-    )
 
 
 _is_frozen = False
