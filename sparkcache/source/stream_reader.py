@@ -25,6 +25,7 @@ from pyspark.sql.streaming.datasource import (
 
 from sparkcache import connector as connectors
 from sparkcache.consumers import Consumer, Plan
+from sparkcache.errors import ConfigError
 from sparkcache.model import placed
 from sparkcache.source import settings, stream_offsets
 from sparkcache.source.admission import Limit, Rules, admit
@@ -113,18 +114,22 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Read what is there now, and nothing that comes later."""
-        self._target = self._find()
+        try:
+            self._target = self._find()
+        except ConfigError:  # told by initialOffset, unless it was there once
+            self._target = Available({})
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
         """Return where the next batch ends; where it starts if there is nothing new."""
         begin = stream_offsets.parse(start)
         found = self._target or self._find(begin)
-        marks = {topic: begin.get(topic) or _EARLIEST for topic in found.spans}
+        topics = dict.fromkeys([*begin, *found.spans])
+        marks = {topic: begin.get(topic) or _EARLIEST for topic in topics}
         unread = {}
-        for topic, there in found.spans.items():
-            self._report(
-                topic, stream_offsets.lost(marks[topic], there, self.scan.root)
-            )
+        for topic in topics:
+            there = found.spans.get(topic, [])
+            lost = stream_offsets.lost(marks[topic], there, self.scan.root)
+            self._report(topic, lost)
             if spans := stream_offsets.unread(marks[topic], there):
                 unread[topic] = spans
         self._is_idle = not unread
@@ -133,9 +138,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ledgers = {topic: of.ledgers for topic, of in found.snapshots.items()}
         admitted = admit(unread, ledgers, self._limit(limit), self._rules)
         end = {
-            topic: stream_offsets.advanced(marks[topic], there, admitted[topic])
-            for topic, there in found.spans.items()
-            if topic in admitted
+            topic: stream_offsets.advanced(marks[topic], found.spans[topic], spans)
+            for topic, spans in admitted.items()
         }
         return stream_offsets.written({**begin, **end})
 

@@ -275,6 +275,18 @@ def test_a_loss_by_trimming_is_told(
     assert caplog.text.count(f"entries 3:{read}-19 lost") == 1
 
 
+def test_a_topic_that_is_gone_altogether(world: World) -> None:
+    world.offload(3, 20)
+    reader = world.reader(maxBytesPerTrigger="2k")
+    offsets = batches(reader, reader.initialOffset(), reader.getDefaultReadLimit())
+    world.trim(3)
+    reader = world.reader()
+    reader.prepareForTriggerAvailableNow()
+    assert batches(reader, offsets[-1]) == offsets[-1:]
+    with pytest.raises(SourceError, match="a stream has not read yet"):
+        reader.latestOffset(offsets[1], ALL)
+
+
 def test_a_batch_whose_ledger_is_gone_is_told(world: World) -> None:
     world.offload(3, 4)
     world.offload(5, 4)
