@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from sparkcache import connector as connectors
@@ -12,7 +17,6 @@ from sparkcache.config import CacheConfig
 from sparkcache.errors import ConfigError
 from sparkcache.source.options import ScanOptions
 from sparkcache.source.scan_partition import ScanPartition, cut
-from sparkcache.source.stream_reader import StreamReader
 from sparkcache.source.topic_map import TopicMap
 from sparkcache.source.topic_reader import TopicReader
 from sparkcache.storage import Traffic, open_storage
@@ -61,8 +65,13 @@ class SparkCacheSource(DataSource):
         reader = TopicReader(self._scan, columns, self.installed)
         return _Reader(self._scan, self._config, reader)
 
-    def streamReader(self, schema: StructType) -> StreamReader:
-        """Return a reader of the columns in `schema`, batch after batch."""
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """Return a reader of the columns in `schema`, batch after batch.
+
+        What it needs came with Spark 4.2, and is imported when it is needed.
+        """
+        from sparkcache.source.stream_reader import StreamReader
+
         self._scan.check_is_stream()
         columns = _checked_columns(self._scan, schema)
         reader = TopicReader(self._scan, columns, self.installed)
