@@ -199,6 +199,11 @@ class CacheConfig:
         parse=int,
         least=0,
     )
+    continue_caching_s: float = _seconds(
+        30,
+        "How long after the last stream of a topic has ended runs are taken in as if "
+        "it read on from where it was, for when it is started again (PIP-430).",
+    )
     extend_recently_accessed: bool = _bool(
         False, "Queue a run again that was accessed since the last look at it."
     )

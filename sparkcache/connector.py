@@ -136,11 +136,13 @@ class DecodedRun:
     """A run as it is cached, or as its rows were resolved: entries ascending.
 
     The batches have one schema, the connector's, which while they are cached may have
-    further columns behind.
+    further columns behind. `undecided` are entries with rows that were left out since
+    nothing that is there yet tells whether they are any.
     """
 
     batches: list[pa.RecordBatch]
     losses: tuple[Loss, ...] = field(default=())
+    undecided: tuple[Loss, ...] = field(default=())
 
 
 @dataclass(frozen=True, slots=True)

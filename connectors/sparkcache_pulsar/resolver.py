@@ -49,7 +49,7 @@ class Resolver:
         self._chunks = Chunks(neighbours.before)
         self._room = Room()
         self._transactions = Transactions(neighbours.behind)
-        self._undecided = 0
+        self._undecided: list[Loss] = []
         self._has_warned = False
 
     def __repr__(self) -> str:
@@ -63,10 +63,12 @@ class Resolver:
         batches: list[pa.RecordBatch] = []
         losses: list[Loss] = []
         self._room = Room()
+        self._undecided = []
         for batch in run.batches:
             batches += self._rows(key, batch, losses)
         self._warn(key)
-        return DecodedRun(batches, run.losses + tuple(losses))
+        all_losses = run.losses + tuple(losses)
+        return DecodedRun(batches, all_losses, tuple(self._undecided))
 
     def _rows(
         self, key: RunKey, batch: pa.RecordBatch, losses: list[Loss]
@@ -128,18 +130,13 @@ class Resolver:
         left = pc.equal(states, State.UNDECIDED).fill_null(False).to_numpy(False)
         left &= no_outcome
         if left.any() and (lost := self._transactions.lost_behind(key)) is not None:
-            expected = "the end of the transaction of a message"
             found = (
                 f"none, where entries {lost.ledger}:{lost.first}-{lost.last} are lost"
             )
-            place = lost.uri, lost.offset, key.ledger.id
-            entries = batch.column("__entryId").filter(pa.array(left)).unique()
-            losses += [
-                Loss(*place, entry, entry, expected, found)
-                for entry in entries.to_pylist()
-            ]
-            left[:] = False
-        self._undecided += int(left.sum())
+            losses += _without_end(batch, left, key, lost.uri, lost.offset, found)
+        elif left.any():
+            uri, found = key.ledger.object.uri, "none in any ledger that is here yet"
+            self._undecided += _without_end(batch, left, key, uri, 0, found)
         wanted: Bools = (
             pc.equal(states, State.COMMITTED).fill_null(True).to_numpy(False)
         )
@@ -157,6 +154,15 @@ class Resolver:
                 key.ledger.topic,
                 key.ledger.id,
             )
+
+
+def _without_end(
+    batch: pa.RecordBatch, rows: Bools, key: RunKey, uri: str, offset: int, found: str
+) -> Iterator[Loss]:
+    """Yield the entries of rows of transactions whose end is not known."""
+    expected = "the end of the transaction of a message"
+    for entry in batch.column("__entryId").filter(pa.array(rows)).unique().to_pylist():
+        yield Loss(uri, offset, key.ledger.id, entry, entry, expected, found)
 
 
 def _with_message(

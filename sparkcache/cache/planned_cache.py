@@ -12,6 +12,7 @@ Different here: what is taken and never finished with was not read, and stays ex
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from sparkcache.cache.counters import Counters
@@ -43,26 +44,52 @@ class PlannedCache(Generic[V]):
 
     def __init__(self, settings: Settings) -> None:
         self._forecast = Forecast()
+        self._gone: dict[str, float] = {}  # streams, and until when they are foreseen
         self.runs: Engine[V] = self._engine(settings, Counters())
 
     def __repr__(self) -> str:
         return f"<{self.runs!r}, {self._forecast!r}>"
 
     def begin(self, plans: Iterable[Plan], now_s: float) -> list[Plan]:
-        """Take up plans; return those that were neither known nor over already."""
-        begun = [plan for plan in plans if self._forecast.begin(plan)]
-        for plan in begun:
-            self._recount(plan, now_s)
+        """Take up plans; return those that were neither known nor over already.
+
+        A stream that is known moves on.
+        """
+        begun = []
+        for plan in plans:
+            before = self._forecast.move(plan)
+            if before is not None:
+                both = before.consumers + plan.consumers
+                self._recount(replace(plan, consumers=both), now_s)
+            elif self._forecast.begin(plan):
+                begun.append(plan)
+                self._recount(plan, now_s)
         return begun
 
     def end(self, plan_ids: Iterable[str], now_s: float) -> list[CachedRun[V]]:
-        """Forget plans for good, and what nobody else waits for."""
+        """Forget plans for good, and what nobody else waits for.
+
+        What a stream waited for may be read by the next one that begins where it ended.
+        """
         called_off = []
         for plan in self._forecast.end(plan_ids):
-            called_off += self._recount(plan, now_s)
+            uncounted = self._recount(plan, now_s)
+            if not plan.is_stream:
+                called_off += uncounted
+            elif self.runs.settings.continue_s and self._forecast.go_on(plan):
+                self._gone[plan.id] = now_s + self.runs.settings.continue_s
         removed = [run for key in called_off if (run := self.runs.remove(key))]
         self.runs.counters.called_off += len(removed)
         return removed
+
+    def lapse(self, now_s: float) -> None:
+        """Foresee streams no longer that ended long ago."""
+        for plan_id, until_s in list(self._gone.items()):
+            if until_s <= now_s:
+                del self._gone[plan_id]
+                plan = self._forecast.forget(plan_id)
+                for consumer in () if plan is None else plan.consumers:
+                    self.runs.readers_moved(consumer.topic)
 
     def open(
         self,
@@ -92,7 +119,11 @@ class PlannedCache(Generic[V]):
         left = self._forecast.expected(key)  # of several plans, maybe
         if self.runs.mark_read(key, now_s) is None:
             return []
-        if left or not self.runs.settings.drop_after_last_read:
+        if (
+            left
+            or not self.runs.settings.drop_after_last_read
+            or self._forecast.is_streamed(reading)
+        ):
             self.runs.set_expected(key, left, now_s)
             return []
         removed = self.runs.remove(key)

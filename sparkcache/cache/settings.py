@@ -136,6 +136,7 @@ class Settings:
             held... NEXT_READ evicts what it must, and no more.
         watermark: ...and then until no more than this share is.
         max_requeues: How often a run with reads to come is spared.
+        continue_s: How long a topic's last stream is foreseen after it has ended.
         extend_recently_accessed: Whether a run that was accessed since a pass last
             spared it is spared again. Off in Pulsar since 5.0, because it keeps what
             everybody has read.
@@ -152,6 +153,7 @@ class Settings:
     trigger: float = 0.98
     watermark: float = 0.90
     max_requeues: int = 5
+    continue_s: float = 0.0
     extend_recently_accessed: bool = False
     drop_after_last_read: bool = True
     granule_bytes: int = 1

@@ -54,6 +54,7 @@ class Cursor:
     Attributes:
         scan: Tells it from others of its topic.
         topic: What it reads.
+        end: The position before which it ends; None for the topic's end.
         plan_ids: The plans that it was counted in.
         shift: What is to be added to the places that it names: see `Axis`.
 
@@ -64,6 +65,7 @@ class Cursor:
     ) -> None:
         self.scan = scan
         self.topic = reader.consumer.topic
+        self.end = reader.consumer.end
         self.plan_ids = plan_ids
         self.shift = 0.0
         self._frontier = -inf

@@ -1,5 +1,8 @@
 """How many planned scans have still to read each run.
 
+A stream is a plan that moves on: with each of its batches it says anew what it has
+still to read, which is everything behind. What was read before is forgotten then.
+
 A plan says how many consumers read a run. Each of them reads it in one task, whose
 token is the same for every attempt at it, and whose runs come in a fixed order. So
 a token that has finished with its run k has finished with all before it, and one
@@ -16,6 +19,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from sparkcache.model import Position
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -45,19 +50,33 @@ class ExpectedReads:
 
     def begin(self, plan: Plan) -> bool:
         """Take up a plan; False if it is known or over already."""
-        if plan.id in self._active or plan.id in self._ended:
+        if plan.id in self._active or plan.is_named(self._ended):
             return False
         self._active[plan.id] = _Progress(plan)
         return True
 
+    def move(self, plan: Plan) -> Plan | None:
+        """Take up the next batch of a stream; return what it was before, if that."""
+        progress = self._active.get(plan.id)
+        if progress is None or plan.batch <= progress.plan.batch:
+            return None
+        reads = Counter(
+            {key: n for key, n in progress.reads.items() if plan.reads(key)}
+        )
+        self._active[plan.id] = _Progress(plan, reads)
+        return progress.plan
+
     def end(self, ids: Iterable[str]) -> list[Plan]:
         """Forget plans, for good: tasks that come late do not bring them back."""
-        ended = []
-        for plan_id in ids:
-            self._ended[plan_id] = None
-            progress = self._active.pop(plan_id, None)
-            if progress is not None:
-                ended.append(progress.plan)
+        given = dict.fromkeys(ids)
+        ended = [
+            progress.plan
+            for progress in self._active.values()
+            if progress.plan.is_named(given)
+        ]
+        for plan in ended:
+            del self._active[plan.id]
+        self._ended |= given
         while len(self._ended) > _ENDED_REMEMBERED:
             del self._ended[next(iter(self._ended))]
         return ended
@@ -70,9 +89,16 @@ class ExpectedReads:
         )
 
     def mark_read(
-        self, plan_ids: Iterable[str], token: ReadToken, ordinal: int, key: RunKey
+        self,
+        plan_ids: Iterable[str],
+        token: ReadToken,
+        ordinal: int,
+        key: RunKey,
+        end: Position | None = None,
     ) -> bool:
         """Note that a task has finished with the run that is its `ordinal`-th.
+
+        Where its scan ended before the run did, a stream has not finished with it.
 
         Returns whether that was a planned read that had not been counted.
         """
@@ -82,10 +108,17 @@ class ExpectedReads:
             if progress is None or ordinal <= progress.done.get(token, -1):
                 continue
             progress.done[token] = ordinal
+            if progress.plan.is_stream and _goes_on(key, end):
+                continue
             if progress.reads[key] < progress.plan.reads(key):
                 progress.reads[key] += 1
                 counted = True
         return counted
+
+    def is_stream(self, plan_id: str) -> bool:
+        """Tell whether a plan is that of a stream that is under way."""
+        progress = self._active.get(plan_id)
+        return progress is not None and progress.plan.is_stream
 
     def check(self) -> None:
         """Assert the invariants. For tests: O(n)."""
@@ -93,3 +126,8 @@ class ExpectedReads:
         for progress in self._active.values():
             for key, reads in progress.reads.items():
                 assert 0 <= reads <= progress.plan.reads(key)
+
+
+def _goes_on(key: RunKey, end: Position | None) -> bool:
+    """Tell whether a run has entries at a position or behind it."""
+    return end is not None and Position(key.ledger.id, key.run.last) >= end

@@ -17,7 +17,7 @@ run, since plans and cursors are.
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -76,6 +76,7 @@ class Forecast:
         self._topics: dict[str, _Topic] = {}
         # Longer than topics: runs may be held of one that nobody reads just now.
         self._axes: OrderedDict[str, Axis] = OrderedDict()
+        self._gone: dict[str, Plan] = {}  # streams that ended and are yet foreseen
         self._tick = 0
         self._passed_bytes = 0.0
 
@@ -92,12 +93,32 @@ class Forecast:
         """Take up a plan; False if it is known or over already."""
         if not self._expected.begin(plan):
             return False
-        for consumer in plan.consumers:
-            waiting = self._topic(consumer.topic).waiting
-            if plan.id not in waiting:
-                waiting[plan.id] = _Waiting(Counter(), self._tick)
-            waiting[plan.id].consumers[consumer] += 1
+        if plan.is_stream:
+            topics = {consumer.topic for consumer in plan.consumers}
+            for gone in list(self._gone.values()):
+                if any(consumer.topic in topics for consumer in gone.consumers):
+                    self.forget(gone.id)
+        self._wait_for(plan)
         return True
+
+    def move(self, plan: Plan) -> Plan | None:
+        """Take up the next batch of a stream; return what it was before, if that.
+
+        The scans of batches before are over.
+        """
+        before = self._expected.move(plan)
+        if before is None:
+            return None
+        topics = dict.fromkeys(consumer.topic for consumer in before.consumers)
+        for topic in filter(None, map(self._topics.get, topics)):
+            topic.waiting.pop(plan.id, None)
+            for scan, cursor in list(topic.scans.items()):
+                if not cursor.is_open and not topic.is_planned(cursor):
+                    del topic.scans[scan]
+        self._wait_for(plan)
+        for name in topics:
+            self._tidy(name)
+        return before
 
     def end(self, ids: Iterable[str]) -> list[Plan]:
         """Forget plans, for good: tasks that come late do not bring them back."""
@@ -108,6 +129,34 @@ class Forecast:
                 self._topics[name].waiting.pop(plan.id, None)
             self._tidy(name)
         return ended
+
+    def go_on(self, plan: Plan) -> bool:
+        """Foresee a stream that has ended, in topics that have no other.
+
+        Its reads are expected no longer, but what it would read next is known. Returns
+        whether there is such a topic.
+
+        Source: Pulsar goes on inserting what is added for a while after the last active
+        cursor has left (PIP-430).
+        """
+        left = tuple(
+            consumer
+            for consumer in plan.consumers
+            if not self._is_streamed(consumer.topic)
+        )
+        if left:
+            self._gone[plan.id] = replace(plan, consumers=left)
+            self._wait_for(self._gone[plan.id])
+        return bool(left)
+
+    def forget(self, plan_id: str) -> Plan | None:
+        """Foresee a stream no longer that has ended."""
+        gone = self._gone.pop(plan_id, None)
+        if gone is not None:
+            for name in {consumer.topic for consumer in gone.consumers}:
+                self._topics[name].waiting.pop(plan_id, None)
+                self._tidy(name)
+        return gone
 
     def open(
         self,
@@ -147,7 +196,13 @@ class Forecast:
 
         Returns whether that was a planned read that had not been counted.
         """
-        return self._expected.mark_read(reading.plan_ids, reading.token, ordinal, key)
+        return self._expected.mark_read(
+            reading.plan_ids, reading.token, ordinal, key, reading.cursor.end
+        )
+
+    def is_streamed(self, reading: Reading) -> bool:
+        """Tell whether a stream reads: others may follow of which nothing is known."""
+        return any(map(self._expected.is_stream, reading.plan_ids))
 
     def close(self, reading: Reading) -> None:
         """End an attempt, at its end or before."""
@@ -219,6 +274,17 @@ class Forecast:
         """Forget the axis of a topic that nobody reads, the one longest unused."""
         name = next(name for name in self._axes if name not in self._topics)
         del self._axes[name]
+
+    def _is_streamed(self, name: str) -> bool:
+        topic = self._topics.get(name)
+        return topic is not None and any(map(self._expected.is_stream, topic.waiting))
+
+    def _wait_for(self, plan: Plan) -> None:
+        for consumer in plan.consumers:
+            waiting = self._topic(consumer.topic).waiting
+            if plan.id not in waiting:
+                waiting[plan.id] = _Waiting(Counter(), self._tick)
+            waiting[plan.id].consumers[consumer] += 1
 
     def _cursor(
         self, topic: _Topic, reader: Reader, plan_ids: tuple[str, ...]

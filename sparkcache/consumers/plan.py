@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from sparkcache.model import Position
 
 if TYPE_CHECKING:
+    from collections.abc import Container
+
     from sparkcache.model import RunKey
 
 
@@ -40,10 +42,29 @@ class Consumer:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The consumers that were planned together."""
+    """The consumers that were planned together, or what a stream has still to read.
+
+    Attributes:
+        id: Tells it from others. That of a stream begins with its query's run, before
+            a slash: it ends with that.
+        consumers: The scans; of a stream, what it has not read, to no end.
+        batch: Which batch of a stream reads now, from 1 on; 0 if it is no stream. What
+            a later one says holds.
+
+    """
 
     id: str
     consumers: tuple[Consumer, ...]
+    batch: int = 0
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether it is that of a stream."""
+        return self.batch > 0
+
+    def is_named(self, ids: Container[str]) -> bool:
+        """Tell whether any of these ids means it."""
+        return self.id in ids or self.id.partition("/")[0] in ids
 
     def reads(self, key: RunKey) -> int:
         """Return how many of its consumers read a run."""

@@ -30,6 +30,7 @@ def cache_settings(config: CacheConfig, max_runs: int) -> Settings:
             max_life_s=config.max_life_s,
         ),
         max_requeues=config.max_requeues,
+        continue_s=config.continue_caching_s,
         extend_recently_accessed=config.extend_recently_accessed,
         drop_after_last_read=config.drop_after_last_read,
         granule_bytes=mmap.PAGESIZE,

@@ -65,9 +65,19 @@ class PlanProgress:
 
     def end(self, plan_ids: Iterable[str]) -> None:
         """Plans are over."""
-        for progress in filter(None, map(self._plans.get, plan_ids)):
-            progress.is_over = True
-            progress.done.clear()
+        ids = list(plan_ids)
+        for progress in self._plans.values():
+            if progress.plan.is_named(ids):
+                progress.is_over = True
+                progress.done.clear()
+
+    def move(self, plans: Iterable[Plan]) -> None:
+        """Streams that are known begin their next batches."""
+        for plan in plans:
+            progress = self._plans.get(plan.id)
+            if progress is not None and plan.batch > progress.plan.batch:
+                progress.plan = plan
+                progress.done.clear()
 
     def open(self, reading: Reading, reader: Reader) -> None:
         """A task begins to read, for some of them."""

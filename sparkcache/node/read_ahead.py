@@ -272,8 +272,10 @@ class ReadAhead:
         reader = message.reader
         scan_id = (reader.token.stage, reader.scan, reader.consumer.topic)
         if scan_id not in self._scans:
-            planned = (it for plan in message.plans for it in plan.consumers)
-            is_planned = reader.consumer in planned
+            is_planned = any(
+                plan.is_stream or reader.consumer in plan.consumers
+                for plan in message.plans
+            )
             begin_bytes = message.settings.read_ahead_bytes if is_planned else ONE_RUN
             self._scans[scan_id] = _Scan(Depth(begin_bytes))
         return self._scans[scan_id]

@@ -170,6 +170,7 @@ class RunStore:
         Nobody waits for longer than that takes, and nobody is served what is overdue.
         """
         now_s = self._now()
+        self.planned.lapse(now_s)
         self.free(self.runs.expire(now_s, self._pass_runs, _PASS_BYTES))
         if self._coming is not None and not self.runs.is_behind(now_s):
             self._change(self._coming, now_s)

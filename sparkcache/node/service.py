@@ -122,6 +122,7 @@ class Service:
         begun = self._store.planned.begin(message.plans, self._now())
         self._recorder.begin(begun)
         self._counts.progress.begin(begun)
+        self._counts.progress.move(message.plans)
         task.begin(message.scan)
         if message.scan.stretches:
             plan_ids = tuple(plan.id for plan in message.plans)

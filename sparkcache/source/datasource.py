@@ -1,26 +1,24 @@
-"""`spark.read.format("sparkcache")`: a batch source of Spark, in Python."""
+"""`format("sparkcache")`: a source of Spark for batches and streams, in Python."""
 
 from __future__ import annotations
 
-import gc
-import uuid
-from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
-from pyspark import TaskContext
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from sparkcache import connector as connectors
 from sparkcache.config import CacheConfig
-from sparkcache.consumers import Reader
 from sparkcache.errors import ConfigError
-from sparkcache.fetch import Scan, Stretch
-from sparkcache.source import settings
 from sparkcache.source.options import ScanOptions
-from sparkcache.source.partitions import partition, stretch, wanted
-from sparkcache.source.rows import RowFilter
+from sparkcache.source.scan_partition import ScanPartition, cut
 from sparkcache.source.topic_map import TopicMap
+from sparkcache.source.topic_reader import TopicReader
 from sparkcache.storage import Traffic, open_storage
 
 if TYPE_CHECKING:
@@ -29,13 +27,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from sparkcache.connector import Snapshot, Storage
-    from sparkcache.consumers import Consumer
+    from sparkcache.connector import Storage
     from sparkcache.source.broadcast import BroadcastRef
-    from sparkcache.source.partitions import Located, Piece
-
-
-_FOLLOWING = 4  # partitions: about as many begin at once as an executor has cores
 
 
 class SparkCacheSource(DataSource):
@@ -52,6 +45,9 @@ class SparkCacheSource(DataSource):
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
         self._scan = ScanOptions.parse(dict(options))
+        # What plans a stream has no broadcast variables.
+        base = None if self.installed is None else self.installed.value
+        self._config = CacheConfig.resolve(options=self._scan.given, base=base)
 
     @classmethod
     def name(cls) -> str:
@@ -64,45 +60,32 @@ class SparkCacheSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return a reader of the columns in `schema`: all, or those the user named."""
-        return _Reader(self._scan, schema, self.installed)
+        self._scan.check_is_batch()
+        columns = _checked_columns(self._scan, schema)
+        reader = TopicReader(self._scan, columns, self.installed)
+        return _Reader(self._scan, self._config, reader)
 
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """Return a reader of the columns in `schema`, batch after batch.
 
-class _Partition(InputPartition):
-    """Partition number `part` of a scan, of a topic as which `end` it has.
+        What it needs came with Spark 4.2, and is imported when it is needed.
+        """
+        from sparkcache.source.stream_reader import StreamReader
 
-    `following` are the first pieces of the partitions of the topic that come after it.
-    """
-
-    def __init__(
-        self,
-        pieces: list[Piece],
-        following: list[Piece],
-        consumer: Consumer,
-        scan: str,
-        part: int,
-        end: int,
-    ) -> None:
-        super().__init__(pieces)
-        self.pieces = pieces
-        self.following = following
-        self.consumer = consumer
-        self.scan = scan
-        self.part = part
-        self.end = end
+        self._scan.check_is_stream()
+        columns = _checked_columns(self._scan, schema)
+        reader = TopicReader(self._scan, columns, self.installed)
+        return StreamReader(self._scan, self._config, reader)
 
 
 class _Reader(DataSourceReader):
     def __init__(
-        self,
-        scan: ScanOptions,
-        schema: StructType,
-        installed: BroadcastRef[CacheConfig] | None,
+        self, scan: ScanOptions, config: CacheConfig, topic_reader: TopicReader
     ) -> None:
         self._scan = scan
-        self._columns = _checked_columns(scan, schema)
-        self._installed = installed
+        self._config = config
+        self._topic_reader = topic_reader
         # Found here, since what a reader holds when it is made is what tasks get.
-        self._config = CacheConfig.resolve(options=scan.given, base=self._base())
         self._storage: Storage | None = open_storage(scan.root, self._config, Traffic())
         connector = connectors.find(scan.connector)
         catalog = connector.catalog(self._storage, scan.given)
@@ -117,103 +100,16 @@ class _Reader(DataSourceReader):
     def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_storage": None, "_found": []}
 
-    def partitions(self) -> list[_Partition]:
+    def partitions(self) -> list[ScanPartition]:
         """Cut the topics; the versions of their objects are pinned."""
-        connector = connectors.find(self._scan.connector)
-        cut = partition(
-            [self._extents(*found) for found in self._found],
-            self._scan.min_partitions,
-            self._config.partition_bytes,
-            lambda extent: len(connector.runs(extent, self._config.run_bytes)),
-        )
-        scan_id = uuid.uuid4().hex
-        partitions: list[_Partition] = []
-        for (consumer, _), pieces in zip(self._found, cut, strict=True):
-            last = pieces[-1][-1] if pieces else None
-            end = last.at + last.extent.size_bytes if last else 0
-            begins = [part[0] for part in pieces]
-            for at, part in enumerate(pieces or [[]], start=1):
-                following = begins[at : at + _FOLLOWING]
-                number = len(partitions)
-                partitions.append(
-                    _Partition(part, following, consumer, scan_id, number, end)
-                )
-        return partitions
-
-    def _extents(self, consumer: Consumer, snapshot: Snapshot) -> list[Located]:
-        """Return the extents of a topic that a scan may want anything of."""
-        scan = self._scan
-        settings.report(snapshot.losses, consumer, fail=scan.fail_on_data_loss)
-        extents = wanted(snapshot.ledgers, consumer)
-        times_us = scan.start_us, scan.end_us
-        if times_us == (None, None):
-            return extents
         assert self._storage is not None, "this is where the reader was made"
-        places = [(ledger, extent) for ledger, extent, _ in extents]
-        connector = connectors.find(scan.connector)
-        chosen = connector.prune(self._storage, places, times_us, scan.given)
-        return extents[chosen.start : chosen.stop]
+        return list(cut(self._scan, self._config, self._storage, self._found))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the record batches of a partition."""
-        from sparkcache.node.client import read_scan
-        from sparkcache.source.neighbours import Neighbours
-
-        assert isinstance(partition, _Partition)
-        _freeze_once()
-        context = TaskContext.get()
-        assert context is not None
-        task = settings.of_task(context, partition.part, self._base())
-        config = CacheConfig.resolve(options=self._scan.given, base=task.config)
-        connector = connectors.find(self._scan.connector)
-        consumer = partition.consumer
-
-        def stretch_of(piece: Piece) -> Stretch | None:
-            runs = connector.runs(piece.extent, config.run_bytes)
-            return stretch(piece, runs, consumer)
-
-        stretches = tuple(filter(None, map(stretch_of, partition.pieces)))
-        following = enumerate(map(stretch_of, partition.following), partition.part + 1)
-        scan = Scan(self._scan.root, config, stretches)
-        of_node = replace(task.config, enabled=config.enabled)
-        runs = read_scan(
-            scan,
-            reader=Reader(task.token, partition.scan, consumer, partition.end),
-            epoch=task.epoch,
-            settings=of_node,
-            plans=task.plans,
-            following=tuple((part, first) for part, first in following if first),
-            group=connector.group(consumer.topic),
-        )
-        topic = self._maps[consumer.topic]
-        resolver = connector.resolver(
-            self._scan.decoding,
-            self._scan.given,
-            Neighbours(topic, scan, consumer, task, of_node),
-        )
-        rows = RowFilter(self._scan, consumer, self._columns)
-        fail = self._scan.fail_on_data_loss
-        for key, run in zip(scan.keys(), runs, strict=True):
-            resolved = resolver.resolve(key, run)
-            settings.report(resolved.losses, consumer, fail=fail)
-            if resolved is not run:
-                run.batches.clear()
-            while resolved.batches:
-                yield from rows.of(resolved.batches.pop(0))
-
-    def _base(self) -> CacheConfig | None:
-        return None if self._installed is None else self._installed.value
-
-
-_is_frozen = False
-
-
-def _freeze_once() -> None:
-    """Spare this worker's imports the collection that Spark makes after each task."""
-    global _is_frozen
-    if not _is_frozen:
-        gc.freeze()
-        _is_frozen = True
+        assert isinstance(partition, ScanPartition)
+        topic = self._maps[partition.consumer.topic]
+        return self._topic_reader.read(partition, topic)
 
 
 def _arrow_schema(scan: ScanOptions) -> pa.Schema:

@@ -20,7 +20,7 @@ from sparkcache.consumers import Consumer
 from sparkcache.errors import ConfigError
 from sparkcache.model import placed
 from sparkcache.storage import normal_root
-from sparkcache.units import parse_bool
+from sparkcache.units import parse_bool, parse_bytes, parse_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -43,8 +43,14 @@ _COMMON_NAMES = frozenset(
         "endingTime",
         "failOnDataLoss",
         "minPartitions",
+        "maxRowsPerTrigger",
+        "maxBytesPerTrigger",
+        "pollInterval",
     }
 )
+_START = "startingOffsets"
+_OF_BATCHES = "endingOffsets", "endingTime"
+_OF_STREAMS = "maxRowsPerTrigger", "maxBytesPerTrigger", "pollInterval"
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,10 +136,14 @@ class ScanOptions:
         selection: The topics.
         starts: First position wanted of each topic.
         ends: Position after the last one wanted of each topic.
+        starts_latest: Whether a stream begins behind all that is there.
         start_us: Earliest time wanted, in microseconds since 1970; None for any.
         end_us: Time before which rows are wanted, likewise.
         fail_on_data_loss: Whether entries that cannot be read are an error.
         min_partitions: How many partitions there should be at least.
+        max_rows_per_trigger: Rows of a stream's batch at most, about.
+        max_bytes_per_trigger: Stored bytes of a stream's batch at most.
+        poll_interval_s: How long a stream waits before it looks again.
         decoding: What of the connector's options changes decoded rows.
         given: The options as given, names as documented.
 
@@ -144,10 +154,14 @@ class ScanOptions:
     selection: Selection
     starts: Offsets
     ends: Offsets
+    starts_latest: bool
     start_us: int | None
     end_us: int | None
     fail_on_data_loss: bool
     min_partitions: int
+    max_rows_per_trigger: int | None
+    max_bytes_per_trigger: int | None
+    poll_interval_s: float
     decoding: str
     given: Mapping[str, str]
 
@@ -160,16 +174,22 @@ class ScanOptions:
         given = _as_documented(options, connector.option_names)
         CacheConfig.resolve(options=given)
         selection = _selection(given, connector)
+        starts_latest = given.get(_START, "").strip().lower() == "latest"
+        starts = {} if starts_latest else given
         return cls(
             connector=name,
             root=normal_root(_required(given, "path", "load('s3://bucket')")),
             selection=selection,
-            starts=Offsets.parse(given, "startingOffsets", connector, "earliest"),
+            starts=Offsets.parse(starts, _START, connector, "earliest"),
             ends=Offsets.parse(given, "endingOffsets", connector, "latest"),
+            starts_latest=starts_latest,
             start_us=_time(given, "startingTime"),
             end_us=_time(given, "endingTime"),
             fail_on_data_loss=_bool(given, "failOnDataLoss", default=True),
-            min_partitions=_whole_number(given, "minPartitions", default=1),
+            min_partitions=_whole_number(given, "minPartitions") or 1,
+            max_rows_per_trigger=_whole_number(given, "maxRowsPerTrigger"),
+            max_bytes_per_trigger=_bytes(given, "maxBytesPerTrigger"),
+            poll_interval_s=_seconds(given, "pollInterval", default="1s"),
             decoding=connector.decoding(given),
             given=given,
         )
@@ -181,6 +201,24 @@ class ScanOptions:
         if names := self.selection.names:
             is_of = connector.is_of  # either may be a name of several topics
             self._check_names(names, lambda a, b: is_of(a, b) or is_of(b, a))
+
+    def check_is_batch(self) -> None:
+        """Raise ConfigError for an option that means something to streams alone."""
+        self._check_has_none(_OF_STREAMS, "spark.readStream")
+        if self.starts_latest:
+            self._check_has_none([_START], "spark.readStream")
+
+    def check_is_stream(self) -> None:
+        """Raise ConfigError for an option that means something to batches alone."""
+        self._check_has_none(_OF_BATCHES, "spark.read")
+
+    def _check_has_none(self, names: Sequence[str], of: str) -> None:
+        for name in names:
+            if name in self.given:
+                raise ConfigError(
+                    f"option {name}={self.given[name]!r}: it is one of {of}; leave it "
+                    "out here"
+                )
 
     def check_offsets(self, topics: Sequence[str]) -> None:
         """Raise ConfigError if offsets are of a topic that is none of the scan's."""
@@ -285,8 +323,31 @@ def _bool(given: Mapping[str, str], name: str, *, default: bool) -> bool:
         raise ConfigError(f"option {name}={given[name]!r}: must be {error}") from error
 
 
-def _whole_number(given: Mapping[str, str], name: str, *, default: int) -> int:
-    text = given.get(name, str(default))
+def _whole_number(given: Mapping[str, str], name: str) -> int | None:
+    text = given.get(name)
+    if text is None:
+        return None
     if not text.strip().isdecimal() or int(text) < 1:
         raise ConfigError(f"option {name}={text!r}: must be a whole number above 0")
     return int(text)
+
+
+def _bytes(given: Mapping[str, str], name: str) -> int | None:
+    text = given.get(name)
+    if text is None:
+        return None
+    try:
+        size_bytes = parse_bytes(text)
+    except ValueError as error:
+        raise ConfigError(f"option {name}={text!r}: must be {error}") from error
+    if size_bytes < 1:
+        raise ConfigError(f"option {name}={text!r}: must be more than nothing")
+    return size_bytes
+
+
+def _seconds(given: Mapping[str, str], name: str, *, default: str) -> float:
+    text = given.get(name, default)
+    try:
+        return parse_seconds(text)
+    except ValueError as error:
+        raise ConfigError(f"option {name}={text!r}: must be {error}") from error

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 from sparkcache.config import CacheConfig
 from sparkcache.source.broadcast import BroadcastRef
 from sparkcache.source.datasource import SparkCacheSource
 from sparkcache.source.given_conf import given
+from sparkcache.source.streams import EndedQueries
 from sparkcache.ui.jar import PLUGIN, plugin_jar
 
 if TYPE_CHECKING:
@@ -43,6 +45,8 @@ def install(spark: SparkSession, config: CacheConfig | None = None) -> None:
     task carries along: so it reaches scans that were loaded before, and a setting can
     be changed later by `spark.conf.set("spark.sparkcache.maxBytes", "2g")`.
 
+    Nodes are told of every streaming query of the session that ends.
+
     Args:
         spark: The session.
         config: The configuration, all of it: what it does not name has its default,
@@ -60,3 +64,14 @@ def install(spark: SparkSession, config: CacheConfig | None = None) -> None:
     spark.dataSource.register(Installed)
     for key, value in config.to_conf().items():
         spark.conf.set(key, value)
+    _listen(spark)
+
+
+_listening: WeakSet[SparkSession] = WeakSet()
+
+
+def _listen(spark: SparkSession) -> None:
+    """Have nodes told of streaming queries that end, once for each session."""
+    if spark not in _listening:
+        _listening.add(spark)
+        spark.streams.addListener(EndedQueries(spark))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from sparkcache.consumers import Consumer
 
+_JOB_GROUP = "spark.jobGroup.id"  # the run's id, if a query has set it
 _EXECUTION_ID = "spark.sql.execution.id"
 
 _log = logging.getLogger(__name__)
@@ -35,6 +36,7 @@ class TaskSettings:
             job that comes without the session's conf, such as `df.rdd.count()`.
         config: The settings in force, options of the scan apart.
         plans: The plans under way.
+        query: The run of the streaming query that it belongs to; empty if to none.
 
     """
 
@@ -42,6 +44,17 @@ class TaskSettings:
     epoch: int
     config: CacheConfig
     plans: tuple[Plan, ...]
+    query: str = ""
+
+    def plans_of(self, stream: Plan | None) -> tuple[Plan, ...]:
+        """Return the plans that a task reads under.
+
+        Of a stream that is its own: its query has kept the session's conf of when it
+        was started, and what it reads is none of the reads that were planned then.
+        """
+        if stream is None:
+            return self.plans
+        return (replace(stream, id=f"{self.query}/{stream.id}"),)
 
 
 def of_task(context: TaskContext, part: int, base: CacheConfig | None) -> TaskSettings:
@@ -58,6 +71,7 @@ def of_task(context: TaskContext, part: int, base: CacheConfig | None) -> TaskSe
         stage if has_conf else -1,  # a node keeps the settings that it has
         CacheConfig.resolve(conf=properties, base=base),
         decode_plans(context.getLocalProperty(PLANS_CONF)),
+        context.getLocalProperty(_JOB_GROUP) or "",
     )
 
 

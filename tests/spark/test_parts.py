@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from conftest import TOPIC, Topic
+from conftest import TOPIC, Stream, Topic
+from pyspark.errors import StreamingQueryException
 
 import sparkcache
 from sparkcache_pulsar.testing import (
@@ -88,3 +89,33 @@ def test_offsets_are_those_of_the_last_chunk(spark: SparkSession, parts: Topic) 
         )
         wanted = every.where(f"__ledgerId >= {at} and __ledgerId < {at + 4}")
         assert values(part) == values(wanted)
+
+
+@pytest.fixture
+def of_parts(spark: SparkSession, parts: Topic, tmp_path: Path) -> Stream:
+    return Stream(spark, parts, tmp_path)
+
+
+def written(stream: Stream) -> list[bytes]:
+    return sorted(bytes(row["value"]) for row in stream.rows())
+
+
+def test_batches_end_within_messages_and_transactions(of_parts: Stream) -> None:
+    found = of_parts.run(
+        **CUTS, maxBytesPerTrigger="4k", failOnDataLoss="false", enabled="true"
+    )
+    assert len(found) > 2
+    assert written(of_parts) == COMMITTED
+
+
+def test_a_stream_does_not_pass_over_what_is_undecided(of_parts: Stream) -> None:
+    """It fails until the end of the transaction is there, then goes on."""
+    with pytest.raises(
+        StreamingQueryException, match="none in any ledger that is here yet"
+    ):
+        of_parts.run(**CUTS)
+    marker = Entry((Message(),), batched=False, txn=(9, 9), marker=COMMIT).encode()
+    objects = ledger_objects(TOPIC, LEDGERS, [marker])
+    write_directory(of_parts.topic.directory, objects)
+    of_parts.run(**CUTS)
+    assert written(of_parts) == sorted([*COMMITTED, b"undecided"])

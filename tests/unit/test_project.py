@@ -68,8 +68,11 @@ def test_commands_in_the_readme_are_targets() -> None:
 
 def test_options_in_the_readme_are_options() -> None:
     table = README.split("### Options of a scan")[1].split("###")[0]
+    table += README.split("### Streams")[1].split("###")[0]
     named = set(re.findall(r"`([a-z]+[A-Z]\w+)`", table)) - {"maxBytes"}
+    named -= node_option_names()
     known = scan_option_names() | {"startingOffsets", "endingOffsets"}
+    known |= {"maxRowsPerTrigger", "maxBytesPerTrigger", "pollInterval"}
     known |= {"startingTime", "endingTime", "failOnDataLoss", "minPartitions"}
     known |= {"topicsPattern"} | PulsarConnector.option_names
     assert named <= known

@@ -23,6 +23,9 @@ RUNS = 24  # of a topic, of one entry and 10 stored bytes each; a partition has 
 PART = 8
 TOPICS = ("a", "b")
 PLANS = ("p", "q", "r")
+STREAMS = ("run-s", "run-t")
+READ_UNDER = (*PLANS, *(f"{name}/1" for name in STREAMS))
+CONTINUE_S = 40.0
 TTL = Ttl(create_s=50, after_read_s=20, expected_s=100)
 
 topics = st.sampled_from(TOPICS)
@@ -44,6 +47,7 @@ class PlannedCacheMachine(RuleBasedStateMachine):
         self.readings: list[tuple[Reading, str, int, int]] = []
         self.pinned: list[CachedRun[None]] = []
         self.stages = 0
+        self.batches = 0
         self.seen: set[tuple[str, int]] = set()  # partitions that were ever opened
 
     @initialize(policy=st.sampled_from((Policy.NEXT_READ,) * 3 + tuple(Policy)))
@@ -66,7 +70,20 @@ class PlannedCacheMachine(RuleBasedStateMachine):
     def begin(self, name: str, consumers: list[Consumer]) -> None:
         self.cache.begin([Plan(name, tuple(consumers))], self.now_s)
 
-    @rule(name=st.sampled_from(PLANS))
+    @rule(
+        name=st.sampled_from(STREAMS),
+        topic=topics,
+        first=st.integers(0, RUNS),
+        is_late=st.booleans(),
+    )
+    def stream(self, name: str, topic: str, first: int, is_late: bool) -> None:
+        """A batch of a stream begins, or one of an earlier batch's tasks does."""
+        self.batches += not is_late
+        left = Consumer(topic, Position(0, first))
+        batch = max(self.batches - is_late, 1)
+        self.cache.begin([Plan(f"{name}/1", (left,), batch)], self.now_s)
+
+    @rule(name=st.sampled_from((*PLANS, *STREAMS)))
     def end(self, name: str) -> None:
         for run in self.cache.end([name], self.now_s):
             assert run.expected_reads == 0
@@ -79,7 +96,7 @@ class PlannedCacheMachine(RuleBasedStateMachine):
         )
         reading = self.cache.open(
             reader,
-            PLANS,
+            READ_UNDER,
             [Located(0, part * PART, part * PART + PART - 1, part * 80.0, 80)],
             Position(0, part * PART),
             Position(0, part * PART + PART),
@@ -157,6 +174,7 @@ class PlannedCacheMachine(RuleBasedStateMachine):
     )
     def expire(self, seconds: float, most_runs: float) -> None:
         self.now_s += seconds
+        self.cache.lapse(self.now_s)
         self.cache.runs.expire(self.now_s, most_runs)
 
     @rule(
@@ -169,7 +187,9 @@ class PlannedCacheMachine(RuleBasedStateMachine):
         self, max_bytes: int, max_runs: int, policy: Policy, max_life_s: float = inf
     ) -> None:
         ttl = replace(TTL, max_life_s=max_life_s)
-        settings = Settings(max_bytes, max_runs, ttl, policy, max_requeues=1)
+        settings = Settings(
+            max_bytes, max_runs, ttl, policy, max_requeues=1, continue_s=CONTINUE_S
+        )
         self.cache.runs.configure(settings, self.now_s)
 
     @invariant()
@@ -183,7 +203,8 @@ class PlannedCacheMachine(RuleBasedStateMachine):
             self.cache.close(reading)
         for run in self.pinned:
             self.cache.runs.unpin(run)
-        self.cache.end(PLANS, self.now_s)
+        self.cache.end((*PLANS, *STREAMS), self.now_s)
+        self.cache.lapse(self.now_s + CONTINUE_S)
         self.cache.check(self.now_s)
         self.cache.runs.expire(self.now_s)  # what a short pass has left
         assert not any(run.expected_reads for run in self.cache.runs.runs())

@@ -575,6 +575,19 @@ def test_a_read_under_two_plans_counts_in_both() -> None:
     assert world.held() == set()
 
 
+def test_what_a_stream_has_not_read_is_held_until_its_query_ends() -> None:
+    world = World()
+    world.loader()
+    stream = replace(plan("run/1", None), batch=1)
+    consume(world, world.of(0, 3, plans=(stream,)))
+    consume(world, world.of(0, 9))
+    world.advance(11)
+    assert world.held() == set(range(3, 9))
+    world.end_plans("run")
+    world.advance(11)
+    assert world.held() == set()
+
+
 def test_a_late_task_does_not_bring_a_plan_back() -> None:
     world, planned = World(), plan("p", None, None)
     world.loader()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from node_world import CONFIG, STORED, TOPIC, FakePeer, World, plan
 
@@ -74,6 +75,22 @@ def test_a_plan_progresses_with_what_is_read_and_not_by_reading_it_again() -> No
     (progress,) = told(world)["plans"]
     assert progress["is_over"] is True
     assert progress["read_bytes"] == 2 * 4 * STORED
+
+
+def test_a_stream_progresses_from_batch_to_batch_until_its_query_ends() -> None:
+    world = World()
+    world.loader()
+    for batch, first in enumerate((0, 4), start=1):
+        stream = replace(plan("run/1", None), batch=batch)
+        reader = world.of(first, first + 4, plans=(stream,))
+        world.read(reader)
+        reader.finish()
+    (progress,) = told(world)["plans"]
+    assert progress["read_bytes"] == 2 * 4 * STORED
+    assert progress["is_over"] is False
+    world.end_plans("run")
+    (progress,) = told(world)["plans"]
+    assert progress["is_over"] is True
 
 
 def test_the_plans_met_last_are_remembered() -> None:

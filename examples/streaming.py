@@ -1,0 +1,145 @@
+"""Two streams and a back-fill of one topic, which grows meanwhile: each byte once.
+
+    python examples/streaming.py [--mib 16]
+
+Takes about a minute on two cores, most of it the start of Spark. It shows
+
+- `readStream`: two queries that each read the topic from its beginning, in batches of
+  a few MiB, and go on as ledgers are offloaded;
+- that a stream is a consumer like any other: what the two and a planned back-fill read
+  is fetched once, wherever each of them is;
+- that together the batches of a query have the rows of one batch read.
+
+Everything runs on this machine: an S3 server, which counts what it sends, and Spark.
+The last line of the output is one JSON object.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import shop
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+import sparkcache
+from sparkcache.testing.s3_server import S3Server
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming import StreamingQuery
+
+MIB = 1 << 20
+BUCKET = "offload-bucket"
+THIRD_ATTEMPT = "cast(value as string) like '%\"attempts\": 3%'"
+
+
+def offload(server: S3Server, mib: int, ledgers: range) -> tuple[int, int]:
+    """Put ledgers of the topic into the bucket; return their bytes and messages."""
+    size_bytes = messages = 0
+    for stored, count in shop.offloaded(shop.TOPIC, mib * MIB, ledgers):
+        server.put(BUCKET, stored.key, stored.data, stored.metadata)
+        size_bytes += len(stored.data) if count else 0
+        messages += count
+    return size_bytes, messages
+
+
+def sent_bytes(server: S3Server) -> int:
+    """Return the bytes of the topic's data that the server has sent."""
+    return sum(
+        count.sent_bytes
+        for name, count in server.counts().items()
+        if not name.endswith(("/", "-index"))
+    )
+
+
+def start(orders: DataFrame, name: str, directory: Path) -> StreamingQuery:
+    """Start a query that writes what it reads to files, from where it left off."""
+    return (
+        orders.writeStream.queryName(name)
+        .format("parquet")
+        .option("checkpointLocation", str(directory / name / "checkpoint"))
+        .start(str(directory / name / "rows"))
+    )
+
+
+def run(server: S3Server, spark: SparkSession, mib: int, directory: Path) -> dict:  # type: ignore[type-arg]
+    """Do it; return what was found."""
+    topic_bytes, messages = offload(server, mib, range(1, 4))
+    stream = (
+        spark.readStream.format("sparkcache")
+        .option("topic", shop.TOPIC)
+        .option("maxBytesPerTrigger", "4m")
+    ).load(f"s3://{BUCKET}")
+    alerts = start(stream.filter(THIRD_ATTEMPT), "alerts", directory)
+    archive = start(stream.select("__ledgerId", "__entryId"), "archive", directory)
+
+    orders = spark.read.format("sparkcache").option("topic", shop.TOPIC)
+    back_fill = shop.billing(orders.load(f"s3://{BUCKET}"))
+    with sparkcache.plan(back_fill):
+        billed = back_fill.agg(F.sum("orders")).first()
+
+    later_bytes, later = offload(server, mib // 2, range(4, 6))
+    for query in (alerts, archive):
+        query.processAllAvailable()
+    fetched = sent_bytes(server)
+    progress = [update["numInputRows"] for update in archive.recentProgress]
+    for query in (alerts, archive):
+        query.stop()
+    archived = spark.read.parquet(str(directory / "archive" / "rows")).count()
+    alerted = spark.read.parquet(str(directory / "alerts" / "rows")).count()
+    every = orders.load(f"s3://{BUCKET}").filter(THIRD_ATTEMPT)
+    return {
+        "billed_rows": billed and billed[0],
+        "archived_rows": archived,
+        "rows": messages + later,
+        "rows_before": messages,
+        "batches": sum(rows > 0 for rows in progress),
+        "alerts": alerted,
+        "alerts_of_one_batch_read": every.count(),
+        "topic_bytes": topic_bytes + later_bytes,
+        "fetched_bytes": fetched,
+    }
+
+
+def main() -> int:
+    """Run the example; return the exit status."""
+    parser = argparse.ArgumentParser(description="Two streams and a back-fill.")
+    parser.add_argument("--mib", type=int, default=16, help="size of the topic")
+    mib = parser.parse_args().mib
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    with (
+        S3Server() as server,
+        server.as_environment(),
+        tempfile.TemporaryDirectory(prefix="sparkcache-streaming-") as directory,
+    ):
+        server.create_bucket(BUCKET)
+        builder = SparkSession.builder.master("local[2]").config(
+            "spark.ui.showConsoleProgress", "false"
+        )
+        spark = sparkcache.configure(builder).getOrCreate()
+        # What was read waits a minute for consumers that begin later.
+        sparkcache.install(spark, sparkcache.CacheConfig(ttl_after_read_s=60))
+        spark.sparkContext.setLogLevel("ERROR")
+        try:
+            found = run(server, spark, mib, Path(directory))
+        finally:
+            spark.stop()
+    print(f"{found['rows']} orders, in {found['batches']} batches of each stream;")
+    print(f"{found['alerts']} of them are to be looked at.")
+    print(
+        f"Three consumers read {found['topic_bytes'] / MIB:.1f} MiB each; the server "
+        f"sent {found['fetched_bytes'] / MIB:.1f} MiB in all."
+    )
+    print(json.dumps(found))
+    return 0 if found["archived_rows"] == found["rows"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

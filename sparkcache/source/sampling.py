@@ -1,0 +1,50 @@
+"""How many rows an entry has, as one of an extent tells."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sparkcache import connector as connectors
+from sparkcache.fetch.load import Load, begin, fetch
+
+if TYPE_CHECKING:
+    from sparkcache.connector import Storage
+    from sparkcache.model import Extent, Ledger
+
+_RUN_BYTES = 1024
+_BATCH_BYTES = 1 << 20
+
+
+class RowSamples:
+    """Looks into extents, into each once.
+
+    Of a loss it says nothing: who reads the entry will.
+    """
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._known: dict[tuple[Ledger, Extent], float] = {}
+
+    def __repr__(self) -> str:
+        return f"RowSamples({len(self._known)} extents)"
+
+    def rows(self, ledger: Ledger, extent: Extent) -> float:
+        """Return how many rows an entry has, at least one. Raises SourceError."""
+        known = self._known.get((ledger, extent))
+        if known is None:
+            known = self._known[ledger, extent] = self._look(ledger, extent)
+        return known
+
+    def _look(self, ledger: Ledger, extent: Extent) -> float:
+        connector = connectors.find(ledger.connector)
+        runs = tuple(connector.runs(extent, _RUN_BYTES))[:1]
+        end = extent.offset + extent.size_bytes
+        load = Load(ledger, extent, runs, extent.offset, end)
+        raws = fetch(connector, load, begin(self._storage, load))
+        try:
+            decoded = connector.decode(ledger, next(raws), _BATCH_BYTES)
+        finally:
+            raws.close()
+        rows: int = sum(batch.num_rows for batch in decoded.batches)
+        entries = runs[0].last - runs[0].first + 1
+        return max(float(rows) / entries, 1.0)

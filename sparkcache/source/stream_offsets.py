@@ -1,0 +1,213 @@
+"""How far a stream has come: of each topic, which entry of each ledger comes next.
+
+As JSON, in checkpoints and in the progress of a query:
+
+    {"persistent://shop/eu/orders": {"3": 24, "5": 24, "9": "12 of 24"}}
+
+Ledgers 3 and 5 were read to the end that they had, of ledger 9 entries 0 to 11. That
+its last one was 23 tells a loss should the ledger be gone before they are read.
+
+Ledgers before the first that is named are none of the stream's. All others are, in
+whatever order they are offloaded: one that comes late is read when it comes. Those that
+were read and trimmed are left out, but for the last of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from sparkcache.model import Loss, Position
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from sparkcache.connector import LedgerMap
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """How much of a ledger was read.
+
+    Attributes:
+        next: The entry that comes next.
+        stop: The entry after the last that it is known to have.
+
+    """
+
+    next: int
+    stop: int
+
+    @classmethod
+    def parse(cls, written: int | str) -> Mark:
+        """Read what `written` wrote; raises ValueError."""
+        if isinstance(written, int):
+            return cls(written, written)
+        following, separator, stop = written.partition(" of ")
+        if not separator:
+            raise ValueError(f"{written!r} is neither an entry nor 'entry of entries'")
+        return cls(int(following), int(stop))
+
+    def written(self) -> int | str:
+        """Return it as it stands in JSON."""
+        return f"{self.next} of {self.stop}" if self.next < self.stop else self.next
+
+
+Marks: TypeAlias = dict[int, Mark]  # by ledger
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Entries of a ledger, `first` to before `stop`."""
+
+    ledger: int
+    first: int
+    stop: int
+
+
+def parse(offset: Mapping[str, Mapping[str, int | str]]) -> dict[str, Marks]:
+    """Read an offset; raises ValueError."""
+    return {
+        topic: {int(ledger): Mark.parse(mark) for ledger, mark in of_topic.items()}
+        for topic, of_topic in offset.items()
+    }
+
+
+def written(offset: Mapping[str, Marks]) -> dict[str, dict[str, int | str]]:
+    """Return an offset as JSON has it, in one order whatever the order of events."""
+    return {
+        topic: {str(ledger): mark.written() for ledger, mark in sorted(marks.items())}
+        for topic, marks in sorted(offset.items())
+    }
+
+
+def spans(ledgers: Iterable[LedgerMap]) -> list[Span]:
+    """Return the entries that there are: one span for each ledger, in order."""
+    found: dict[int, Span] = {}
+    for of in ledgers:
+        for extent in of.extents:
+            known = found.get(of.ledger.id)
+            first = extent.first if known is None else min(known.first, extent.first)
+            stop = extent.last + 1
+            stop = stop if known is None else max(known.stop, stop)
+            found[of.ledger.id] = Span(of.ledger.id, first, stop)
+    return [found[ledger] for ledger in sorted(found)]
+
+
+def beginning(start: Position | None, there: Sequence[Span]) -> Marks:
+    """Return where a stream begins that is to begin at a position, or the first."""
+    begin = start or Position(0, 0)
+    for span in there:
+        if span.ledger == begin.ledger:
+            entry = min(max(begin.entry, span.first), span.stop)
+            return {begin.ledger: Mark(entry, entry)}
+    return {begin.ledger: Mark(0, 0)}
+
+
+def unread(marks: Marks, there: Sequence[Span]) -> list[Span]:
+    """Return what of the entries that there are comes next, in order."""
+    found = []
+    for span in there:
+        if marks and span.ledger < min(marks):
+            continue
+        mark = marks.get(span.ledger)
+        first = span.first if mark is None else max(span.first, mark.next)
+        if first < span.stop:
+            found.append(Span(span.ledger, first, span.stop))
+    return found
+
+
+def between(start: Marks, end: Marks) -> list[Span]:
+    """Return what a batch reads."""
+    found = []
+    for ledger, mark in sorted(end.items()):
+        known = start.get(ledger)
+        first = 0 if known is None else known.next
+        if first < mark.next:
+            found.append(Span(ledger, first, mark.next))
+    return found
+
+
+def joined(
+    read: Iterable[Span], there: Sequence[Span]
+) -> list[tuple[Position, Position]]:
+    """Return from where to where a batch reads, in ranges between which it does not."""
+    order = {span.ledger: index for index, span in enumerate(there)}
+    ranges: list[tuple[Position, Position]] = []
+    reached = -1  # the ledger that the last range has read to its end
+    for span in read:
+        if span.ledger not in order:
+            continue
+        at = order[span.ledger]
+        end = Position(span.ledger, span.stop)
+        if ranges and reached == at - 1 and span.first <= there[at].first:
+            ranges[-1] = (ranges[-1][0], end)
+        else:
+            ranges.append((Position(span.ledger, span.first), end))
+        reached = at if span.stop >= there[at].stop else -1
+    return ranges
+
+
+def to_come(
+    marks: Marks, there: Sequence[Span]
+) -> list[tuple[Position, Position | None]]:
+    """Return the ranges that a stream has still to read, the last one without end."""
+    ranges = joined(unread(marks, there), there)
+    if ranges and ranges[-1][1].ledger == there[-1].ledger:
+        return [*ranges[:-1], (ranges[-1][0], None)]
+    behind = Position(there[-1].ledger, there[-1].stop) if there else Position(0, 0)
+    return [*ranges, (behind, None)]
+
+
+def lost(marks: Marks, there: Sequence[Span], uri: str) -> list[Loss]:
+    """Return what should come next and is gone."""
+    present = {span.ledger: span for span in there}
+    found = []
+    for ledger, mark in sorted(marks.items()):
+        span = present.get(ledger)
+        last = (mark.stop if span is None else span.first) - 1
+        if mark.next <= last:
+            found.append(_loss(uri, ledger, mark.next, last))
+    return found
+
+
+def lost_between(
+    start: Marks, end: Marks, there: Sequence[Span], uri: str
+) -> list[Loss]:
+    """Return what a batch should read and is gone."""
+    present = {span.ledger: span for span in there}
+    found = []
+    for span in between(start, end):
+        has = present.get(span.ledger, Span(span.ledger, span.stop, span.stop))
+        begins_known = span.ledger in start or span.ledger not in present
+        if span.first < has.first and begins_known:
+            found.append(_loss(uri, span.ledger, span.first, has.first - 1))
+        if has.stop < span.stop:
+            begin = max(span.first, has.stop)
+            found.append(_loss(uri, span.ledger, begin, span.stop - 1))
+    return found
+
+
+def advanced(marks: Marks, there: Sequence[Span], read: Iterable[Span]) -> Marks:
+    """Return where a stream is once it has read that."""
+    after = {
+        ledger: mark if mark.next >= mark.stop else Mark(mark.stop, mark.stop)
+        for ledger, mark in marks.items()
+    }
+    for span in there:
+        if span.ledger in marks:
+            following = max(marks[span.ledger].next, span.first)
+            after[span.ledger] = Mark(following, max(following, span.stop))
+    stops = {span.ledger: span.stop for span in there}
+    for span in read:
+        after[span.ledger] = Mark(span.stop, max(span.stop, stops[span.ledger]))
+    oldest = min(stops, default=max(after, default=0))
+    trimmed = [ledger for ledger in after if ledger < oldest]
+    for ledger in sorted(trimmed)[:-1]:
+        del after[ledger]
+    return after
+
+
+def _loss(uri: str, ledger: int, first: int, last: int) -> Loss:
+    expected = "entries that a stream has not read yet"
+    return Loss(uri, 0, ledger, first, last, expected, "none: the topic was trimmed")

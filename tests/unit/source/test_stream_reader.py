@@ -1,0 +1,334 @@
+"""What the batches of a stream are, while its topics grow and are trimmed."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
+
+from sparkcache import connector as connectors
+from sparkcache.config import CacheConfig
+from sparkcache.errors import ConfigError, SourceError
+from sparkcache.model import Position
+from sparkcache.source.options import ScanOptions
+from sparkcache.source.partitions import stretch
+from sparkcache.source.stream_reader import StreamReader
+from sparkcache.source.topic_reader import TopicReader
+from sparkcache_pulsar.testing import Entry, Message, ledger_objects, write_directory
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TOPIC = "persistent://shop/eu/orders"
+MESSAGES = 5
+ALL = ReadAllAvailable()
+
+
+class World:
+    """A bucket, and a stream of what is in it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def offload(self, ledger: int, entries: int, topic: str = TOPIC) -> None:
+        messages = (Message(b"x" * 100),) * MESSAGES
+        stored = [Entry(messages).encode()] * entries
+        objects = ledger_objects(topic, ledger, stored, max_block_bytes=4 << 10)
+        write_directory(self.directory, objects)
+
+    def trim(self, ledger: int) -> None:
+        for path in self.directory.glob(f"*-ledger-{ledger}*"):
+            path.unlink()
+
+    def reader(self, **options: Any) -> StreamReader:
+        given = {"path": str(self.directory), "topic": TOPIC, "pollInterval": "0s"}
+        scan = ScanOptions.parse({**given, "runBytes": "1k", **options})
+        config = CacheConfig.resolve(options=scan.given)
+        return StreamReader(scan, config, TopicReader(scan, [], None))
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    (tmp_path / "bucket").mkdir()
+    return World(tmp_path / "bucket")
+
+
+def entries(reader: StreamReader, start: Any, end: Any) -> list[tuple[int, int]]:
+    """Return the entries that a batch reads, after a journey through JSON."""
+    start, end = json.loads(json.dumps([start, end]))
+    connector = connectors.find("pulsar")
+    found = []
+    for part in (it.partition for it in reader.partitions(start, end)):
+        consumer = part.consumer
+        assert consumer.start is not None
+        assert consumer.end is not None
+        for piece in part.pieces:
+            runs = connector.runs(piece.extent, reader.config.run_bytes)
+            read = stretch(piece, runs, consumer)
+            for run in read.runs[read.start : read.stop] if read else ():
+                places = (
+                    Position(piece.ledger.id, entry)
+                    for entry in range(run.first, run.last + 1)
+                )
+                found += [
+                    (at.ledger, at.entry)
+                    for at in places
+                    if consumer.start <= at < consumer.end
+                ]
+    return found
+
+
+def batches(reader: StreamReader, start: Any, limit: Any = ALL) -> list[Any]:
+    """Return the offsets up to where there is nothing more."""
+    offsets = [start]
+    while (end := reader.latestOffset(offsets[-1], limit)) != offsets[-1]:
+        offsets.append(end)
+    return offsets
+
+
+def all_of(*ledgers: tuple[int, int]) -> list[tuple[int, int]]:
+    return [(ledger, entry) for ledger, count in ledgers for entry in range(count)]
+
+
+def test_all_there_is_in_one_batch(world: World) -> None:
+    world.offload(3, 7)
+    world.offload(5, 9)
+    reader = world.reader()
+    start, end = batches(reader, reader.initialOffset())
+    assert start == {TOPIC: {"0": 0}}
+    assert end == {TOPIC: {"0": 0, "3": 7, "5": 9}}
+    assert entries(reader, start, end) == all_of((3, 7), (5, 9))
+    assert reader.partitions(end, end) == []
+    assert reader.reportLatestOffset() == {TOPIC: {"3": 7, "5": 9}}
+
+
+@pytest.mark.parametrize("order", [(3, 5, 9), (9, 5, 3), (5, 9, 3)], ids=str)
+def test_ledgers_come_in_any_order(world: World, order: tuple[int, ...]) -> None:
+    world.offload(order[0], 4)
+    reader = world.reader()
+    offset = reader.initialOffset()
+    for ledger in order:
+        world.offload(ledger, 4)
+        start, offset = batches(reader, offset)
+        assert entries(reader, start, offset) == all_of((ledger, 4))
+
+
+def test_several_that_are_apart_from_one_another(world: World) -> None:
+    world.offload(5, 4)
+    reader = world.reader()
+    offset = batches(reader, reader.initialOffset())[-1]
+    for ledger in (2, 3, 7, 9):
+        world.offload(ledger, 4)
+    start, end = batches(reader, offset)
+    assert entries(reader, start, end) == all_of((2, 4), (3, 4), (7, 4), (9, 4))
+
+
+def test_a_start_is_kept_to(world: World) -> None:
+    world.offload(3, 7)
+    world.offload(5, 7)
+    reader = world.reader(startingOffsets="5:4")
+    start, end = batches(reader, reader.initialOffset())
+    assert entries(reader, start, end) == [(5, 4), (5, 5), (5, 6)]
+    world.offload(4, 7)
+    assert batches(reader, end) == [end]
+
+
+def test_a_start_behind_all_that_is_there(world: World) -> None:
+    world.offload(3, 7)
+    reader = world.reader(startingOffsets="latest")
+    start = reader.initialOffset()
+    assert batches(reader, start) == [start]
+    world.offload(5, 7)
+    assert entries(reader, *batches(reader, start)) == all_of((5, 7))
+    given = {"path": "/bucket", "topic": TOPIC, "startingOffsets": "latest"}
+    scan = ScanOptions.parse(given)
+    with pytest.raises(ConfigError, match="startingOffsets='latest'"):
+        scan.check_is_batch()
+
+
+@pytest.mark.parametrize("missing", ["4:3", "99:0"])
+def test_a_start_where_nothing_is(world: World, missing: str) -> None:
+    world.offload(3, 7)
+    world.offload(5, 7)
+    reader = world.reader(startingOffsets=missing)
+    world.offload(100, 2)
+    start, end = batches(reader, reader.initialOffset())
+    behind = [(5, 7), (100, 2)] if missing == "4:3" else [(100, 2)]
+    assert entries(reader, start, end) == all_of(*behind)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"maxBytesPerTrigger": "2k"},
+        {"maxBytesPerTrigger": "1"},
+        {"maxRowsPerTrigger": "12"},
+        {"maxRowsPerTrigger": "1"},
+        {"maxRowsPerTrigger": "40", "maxBytesPerTrigger": "3k"},
+        {"maxRowsPerTrigger": "12", "runBytes": "2m"},
+    ],
+    ids=str,
+)
+def test_limited_batches_read_each_entry_once(
+    world: World, options: dict[str, str]
+) -> None:
+    world.offload(3, 17)
+    world.offload(5, 9)
+    reader = world.reader(**options)
+    offsets = batches(reader, reader.initialOffset(), reader.getDefaultReadLimit())
+    assert len(offsets) > 4
+    found = []
+    for start, end in pairwise(offsets):
+        read = entries(world.reader(), start, end)
+        most = int(options.get("maxRowsPerTrigger", 1000))
+        assert len(read) * MESSAGES <= max(most, MESSAGES)
+        found += read
+    assert found == all_of((3, 17), (5, 9))
+    assert len(batches(reader, offsets[0])) == 2  # asked for all, it gives all
+
+
+def test_a_batch_ends_where_a_run_does(world: World) -> None:
+    world.offload(3, 40)
+    reader = world.reader(maxBytesPerTrigger="3k")
+    runs = connectors.find("pulsar").runs
+    extents = next(iter(reader._find().snapshots.values())).ledgers[0].extents
+    ends = {run.last + 1 for extent in extents for run in runs(extent, 1024)}
+    offsets = batches(reader, reader.initialOffset(), ReadMaxBytes(3 << 10))
+    assert len(offsets) > 4
+    for offset in offsets[1:]:
+        assert int(str(offset[TOPIC]["3"]).split()[0]) in ends
+
+
+def test_a_limit_is_shared_by_what_is_left(world: World) -> None:
+    parts = [f"{TOPIC}-partition-{number}" for number in range(2)]
+    world.offload(3, 30, parts[0])
+    world.offload(4, 10, parts[1])
+    reader = world.reader(maxRowsPerTrigger="40")
+    start = reader.initialOffset()
+    read = entries(reader, start, reader.latestOffset(start, ALL))
+    assert len(read) == 40
+    limit = reader.getDefaultReadLimit()
+    read = entries(reader, start, reader.latestOffset(start, limit))
+    assert [sum(ledger == id_ for ledger, _ in read) for id_ in (3, 4)] == [6, 2]
+
+
+def test_partitions_that_a_topic_gains_are_read_from_their_beginning(
+    world: World,
+) -> None:
+    parts = [f"{TOPIC}-partition-{number}" for number in range(2)]
+    world.offload(3, 4, parts[0])
+    reader = world.reader(startingOffsets="3:2")
+    offset = reader.latestOffset(reader.initialOffset(), ALL)
+    world.offload(2, 4, parts[1])
+    start, end = batches(reader, offset)
+    assert entries(reader, start, end) == all_of((2, 4))
+
+
+def test_now_is_when_the_query_began(world: World) -> None:
+    world.offload(3, 4)
+    reader = world.reader()
+    reader.prepareForTriggerAvailableNow()
+    world.offload(5, 4)
+    start, end = batches(reader, reader.initialOffset())
+    assert entries(reader, start, end) == all_of((3, 4))
+
+
+def test_what_was_read_may_be_trimmed(world: World) -> None:
+    for ledger in (3, 5, 7):
+        world.offload(ledger, 4)
+    offset = batches(world.reader(), world.reader().initialOffset())[-1]
+    for ledger in (3, 5):
+        world.trim(ledger)
+    world.offload(9, 4)
+    reader = world.reader()
+    start, end = batches(reader, offset)
+    assert entries(reader, start, end) == all_of((9, 4))
+    assert end == {TOPIC: {"5": 4, "7": 4, "9": 4}}
+    for ledger in (7, 9):
+        world.trim(ledger)
+    assert batches(world.reader(), end) == [end]
+    world.offload(11, 4)
+    assert batches(world.reader(), end)[-1] == {TOPIC: {"9": 4, "11": 4}}
+
+
+@pytest.mark.parametrize("others", [(), (5,)], ids=["to the last", "others are left"])
+def test_a_loss_by_trimming_is_told(
+    world: World, others: tuple[int, ...], caplog: pytest.LogCaptureFixture
+) -> None:
+    for ledger in (3, *others):
+        world.offload(ledger, 20)
+    reader = world.reader(maxBytesPerTrigger="2k")
+    offset = reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
+    read = len(entries(reader, reader.initialOffset(), offset))
+    assert 0 < read < 20
+    assert offset[TOPIC]["3"] == f"{read} of 20"
+    world.trim(3)
+    with pytest.raises(SourceError, match=f"entries 3:{read}-19; failOnDataLoss"):
+        world.reader().latestOffset(offset, ALL)
+    reader = world.reader(failOnDataLoss="false")
+    start, *ends = batches(reader, offset)
+    found = [it for end in ends for it in entries(reader, start, end)]
+    assert found == all_of(*((ledger, 20) for ledger in others))
+    assert caplog.text.count(f"entries 3:{read}-19 lost") == 1
+
+
+def test_a_topic_that_is_gone_altogether(world: World) -> None:
+    world.offload(3, 20)
+    reader = world.reader(maxBytesPerTrigger="2k")
+    offsets = batches(reader, reader.initialOffset(), reader.getDefaultReadLimit())
+    world.trim(3)
+    reader = world.reader()
+    reader.prepareForTriggerAvailableNow()
+    assert batches(reader, offsets[-1]) == offsets[-1:]
+    with pytest.raises(SourceError, match="a stream has not read yet"):
+        reader.latestOffset(offsets[1], ALL)
+
+
+def test_a_batch_whose_ledger_is_gone_is_told(world: World) -> None:
+    world.offload(3, 4)
+    world.offload(5, 4)
+    reader = world.reader()
+    start, end = batches(reader, reader.initialOffset())
+    world.trim(3)
+    with pytest.raises(SourceError, match="entries 3:0-3"):
+        world.reader().partitions(start, end)
+    left = world.reader(failOnDataLoss="false")
+    assert entries(left, start, end) == all_of((5, 4))
+
+
+def test_what_a_stream_has_to_read_has_no_end(world: World) -> None:
+    world.offload(5, 4)
+    reader = world.reader()
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ALL)
+    (first, *_) = reader.partitions(start, end)
+    ((consumer),) = first.stream.consumers
+    assert (consumer.start, consumer.end) == (Position(5, 0), None)
+    world.offload(3, 4)
+    world.offload(7, 4)
+    (late, *_) = reader.partitions(end, reader.latestOffset(end, ALL))
+    assert (late.stream.id, late.stream.batch) == (first.stream.id, 2)
+    ranges = [(consumer.start, consumer.end) for consumer in late.stream.consumers]
+    assert ranges == [
+        (Position(3, 0), Position(3, 4)),
+        (Position(7, 0), None),
+    ]
+
+
+def test_options_of_the_other_kind() -> None:
+    given = {"path": "/bucket", "topic": TOPIC}
+    with pytest.raises(ConfigError, match=r"endingOffsets.*spark\.read;"):
+        ScanOptions.parse({**given, "endingOffsets": "3:4"}).check_is_stream()
+    with pytest.raises(ConfigError, match=r"maxRowsPerTrigger.*readStream"):
+        ScanOptions.parse({**given, "maxRowsPerTrigger": "3"}).check_is_batch()
+    for option in ("maxRowsPerTrigger", "maxBytesPerTrigger", "pollInterval"):
+        with pytest.raises(ConfigError, match=option):
+            ScanOptions.parse({**given, option: "-3"})
+
+
+def test_a_topic_that_there_is_not(world: World) -> None:
+    with pytest.raises(ConfigError, match="no offloaded ledger of it"):
+        world.reader().initialOffset()
