@@ -16,7 +16,8 @@ from sparkcache.config import CacheConfig
 from sparkcache.consumers import Reader
 from sparkcache.errors import ConfigError
 from sparkcache.fetch import Scan, Stretch
-from sparkcache.source import settings
+from sparkcache.progress import steps
+from sparkcache.source import planner_progress, settings
 from sparkcache.source.options import ScanOptions
 from sparkcache.source.partitions import partition, stretch, wanted
 from sparkcache.source.rows import RowFilter
@@ -44,10 +45,13 @@ class SparkCacheSource(DataSource):
     Attributes:
         installed: The configuration that `sparkcache.install` ships along; None where
             Spark has found the source by itself.
+        told: The directory through which the user's process is told how far planning
+            has come; None if nobody would see it.
 
     """
 
     installed: ClassVar[BroadcastRef[CacheConfig] | None] = None
+    told: ClassVar[str | None] = None
 
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
@@ -64,7 +68,8 @@ class SparkCacheSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return a reader of the columns in `schema`: all, or those the user named."""
-        return _Reader(self._scan, schema, self.installed)
+        with planner_progress.told(self.told):
+            return _Reader(self._scan, schema, self.installed)
 
 
 class _Partition(InputPartition):
@@ -108,7 +113,10 @@ class _Reader(DataSourceReader):
         catalog = connector.catalog(self._storage, scan.given)
         names = catalog.select(scan.selection)
         scan.check_offsets(names)
-        self._found = [(scan.consumer(name), catalog.snapshot(name)) for name in names]
+        self._found = [
+            (scan.consumer(name), catalog.snapshot(name))
+            for name in steps(names, f"Planning {scan.root}", "topics", len(names))
+        ]
         self._maps = {
             consumer.topic: TopicMap(snapshot.ledgers)
             for consumer, snapshot in self._found

@@ -8,6 +8,7 @@ from sparkcache.config import CacheConfig
 from sparkcache.source.broadcast import BroadcastRef
 from sparkcache.source.datasource import SparkCacheSource
 from sparkcache.source.given_conf import given
+from sparkcache.source.planner_progress import listen_once
 from sparkcache.ui.jar import PLUGIN, plugin_jar
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ def install(spark: SparkSession, config: CacheConfig | None = None) -> None:
     task carries along: so it reaches scans that were loaded before, and a setting can
     be changed later by `spark.conf.set("spark.sparkcache.maxBytes", "2g")`.
 
+    In a terminal or a notebook, what takes long to plan is shown as a progress bar.
+
     Args:
         spark: The session.
         config: The configuration, all of it: what it does not name has its default,
@@ -53,9 +56,11 @@ def install(spark: SparkSession, config: CacheConfig | None = None) -> None:
     if config is None:
         config = CacheConfig.resolve(conf=dict(spark.conf.getAll))
     ref = BroadcastRef(spark.sparkContext, config)
+    told_in = listen_once()
 
     class Installed(SparkCacheSource):
         installed = ref
+        told = told_in
 
     spark.dataSource.register(Installed)
     for key, value in config.to_conf().items():
