@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import logging
+import os
+import subprocess
+import sys
 import tempfile
 import threading
 from contextlib import contextmanager
@@ -189,3 +192,27 @@ def test_where_nobody_looks_nothing_is_begun(capfd: pytest.CaptureFixture[str]) 
     assert planner_progress.listen_once() is None
     assert threading.active_count() == threads
     assert set(Path(tempfile.gettempdir()).glob("sparkcache-*")) == before
+
+
+def test_the_directory_ends_with_the_interpreter() -> None:
+    master, terminal = os.openpty()
+    try:
+        program = (
+            "from sparkcache.source.planner_progress import listen_once\n"
+            "first = listen_once()\n"
+            "assert first == listen_once()\n"
+            "import os; print(oct(os.stat(first).st_mode & 0o777), first)\n"
+        )
+        ended = subprocess.run(
+            [sys.executable, "-c", program],
+            stdout=subprocess.PIPE,
+            stderr=terminal,
+            text=True,
+            check=True,
+        )
+    finally:
+        os.close(terminal)
+        os.close(master)
+    mode, directory = ended.stdout.split()
+    assert mode == "0o700"
+    assert not Path(directory).exists()
