@@ -23,6 +23,7 @@ from cachetools import LRUCache
 from sparkcache.connector import LedgerMap, Snapshot
 from sparkcache.errors import ConfigError
 from sparkcache.model import Ledger, placed
+from sparkcache.progress import steps
 from sparkcache_pulsar import frames, names, unfolding
 from sparkcache_pulsar.coverage import Missing, cover, given_up, nowhere
 from sparkcache_pulsar.forms import form_of, with_form
@@ -147,7 +148,10 @@ class Catalog:
         as_ledger = partial(_ledger, placed(topic, root), self._decoding)
         offloaded = [id_ for id_, of in (manifest or {}).items() if of.is_offloaded]
         newest = max(offloaded, default=-1)
-        for ledger in sorted(listing.of(topic) if manifest is None else manifest):
+        ledgers = sorted(listing.of(topic) if manifest is None else manifest)
+        for ledger in steps(
+            ledgers, f"Looking at ledgers in {root}", "ledgers", len(ledgers)
+        ):
             listed = manifest[ledger] if manifest is not None else None
             mine = of_topic(
                 listing.of_ledger.get(ledger, []), topic, owners.get(ledger)

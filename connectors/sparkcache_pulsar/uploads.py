@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from cachetools import LRUCache
 
 from sparkcache.errors import SourceError
+from sparkcache.progress import steps
 from sparkcache_pulsar import names
 from sparkcache_pulsar.forms import STREAMING
 from sparkcache_pulsar.index import METADATA_OFFSET, parse_index
@@ -89,7 +90,7 @@ def read_uploads(storage: Storage) -> list[Upload]:
     """List the bucket, read its indexes; return the uploads in the order of ledgers."""
     data: dict[AnyKey, ObjectId] = {}
     indexes: dict[AnyKey, ObjectId] = {}
-    for object_id in storage.list():
+    for object_id in steps(storage.list(), f"Listing {storage.root}", "objects"):
         name = object_id.uri.removeprefix(storage.root + "/")
         key = Key.parse(name) or SegmentKey.parse(name) or FileKey.parse(name)
         if key is not None:
@@ -105,7 +106,12 @@ def read_uploads(storage: Storage) -> list[Upload]:
         return _read_upload(storage, key, indexes[key], data.get(key))
 
     with ThreadPoolExecutor(_READERS, "pulsar-index") as readers:
-        found = readers.map(read, indexes)
+        found = steps(
+            readers.map(read, indexes),
+            f"Reading indexes in {storage.root}",
+            "indexes",
+            len(indexes),
+        )
         uploads = [upload for group in found for upload in group]
     return sorted(uploads, key=lambda upload: (upload.ledger, upload.uuid))
 

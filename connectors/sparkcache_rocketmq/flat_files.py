@@ -13,6 +13,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from sparkcache.progress import steps
 from sparkcache_rocketmq.names import COMMIT_LOG, CONSUME_QUEUE, Key, Queue
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def read_queues(
     """List what is stored of each queue. Raises SourceError."""
     listed: defaultdict[Queue, list[tuple[Key, ObjectId]]] = defaultdict(list)
     prefix = f"{storage.root}/"
-    for found in storage.list():
+    for found in steps(storage.list(), f"Listing {storage.root}", "objects"):
         key = Key.parse(found.uri.removeprefix(prefix))
         if key is not None and not is_deleted(key):
             listed[key.queue].append((key, found))

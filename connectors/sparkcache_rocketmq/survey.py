@@ -20,6 +20,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from sparkcache.model import Loss
+from sparkcache.progress import steps
 from sparkcache_rocketmq.extents import Span, cut
 from sparkcache_rocketmq.headers import (
     CODA_BYTES,
@@ -131,7 +132,13 @@ class _Surveyor:
         if len(self._pieces) == 1:
             return [read(self._pieces[0])]
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            return list(pool.map(read, self._pieces))
+            found = steps(
+                pool.map(read, self._pieces),
+                f"Looking at commit logs in {self._storage.root}",
+                "objects",
+                len(self._pieces),
+            )
+            return list(found)
 
     def _firsts(self, beginnings: Sequence[bytes]) -> list[int]:
         """Return the queue offset of each object's first record."""

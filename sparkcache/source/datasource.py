@@ -15,6 +15,8 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from sparkcache import connector as connectors
 from sparkcache.config import CacheConfig
 from sparkcache.errors import ConfigError
+from sparkcache.progress import steps
+from sparkcache.source import planner_progress
 from sparkcache.source.options import ScanOptions
 from sparkcache.source.scan_partition import ScanPartition, cut
 from sparkcache.source.topic_map import TopicMap
@@ -37,10 +39,13 @@ class SparkCacheSource(DataSource):
     Attributes:
         installed: The configuration that `sparkcache.install` ships along; None where
             Spark has found the source by itself.
+        told: The directory through which the user's process is told how far planning
+            has come; None if nobody would see it.
 
     """
 
     installed: ClassVar[BroadcastRef[CacheConfig] | None] = None
+    told: ClassVar[str | None] = None
 
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
@@ -62,8 +67,9 @@ class SparkCacheSource(DataSource):
         """Return a reader of the columns in `schema`: all, or those the user named."""
         self._scan.check_is_batch()
         columns = _checked_columns(self._scan, schema)
-        reader = TopicReader(self._scan, columns, self.installed)
-        return _Reader(self._scan, self._config, reader)
+        with planner_progress.told(self.told):
+            reader = TopicReader(self._scan, columns, self.installed)
+            return _Reader(self._scan, self._config, reader)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return a reader of the columns in `schema`, batch after batch.
@@ -91,7 +97,10 @@ class _Reader(DataSourceReader):
         catalog = connector.catalog(self._storage, scan.given)
         names = catalog.select(scan.selection)
         scan.check_offsets(names)
-        self._found = [(scan.consumer(name), catalog.snapshot(name)) for name in names]
+        self._found = [
+            (scan.consumer(name), catalog.snapshot(name))
+            for name in steps(names, f"Planning {scan.root}", "topics", len(names))
+        ]
         self._maps = {
             consumer.topic: TopicMap(snapshot.ledgers)
             for consumer, snapshot in self._found

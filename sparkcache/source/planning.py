@@ -16,6 +16,7 @@ from sparkcache.errors import ConfigError
 from sparkcache.source import executors, settings
 from sparkcache.source.datasource import SparkCacheSource
 from sparkcache.source.options import ScanOptions
+from sparkcache.source.progress_bar import drawn
 from sparkcache.storage import Traffic, open_storage
 
 if TYPE_CHECKING:
@@ -89,7 +90,8 @@ def _consumers(options: Mapping[str, str], conf: Mapping[str, str]) -> list[Cons
     if not names or not all(map(connector.names_one, names)):
         config = CacheConfig.resolve(options=scan.given, conf=conf)
         storage = open_storage(scan.root, config, Traffic())
-        names = connector.catalog(storage, scan.given).select(scan.selection)
+        with drawn():
+            names = connector.catalog(storage, scan.given).select(scan.selection)
     return [scan.consumer(name) for name in names]
 
 

@@ -9,6 +9,7 @@ from sparkcache.config import CacheConfig
 from sparkcache.source.broadcast import BroadcastRef
 from sparkcache.source.datasource import SparkCacheSource
 from sparkcache.source.given_conf import given
+from sparkcache.source.planner_progress import listen_once
 from sparkcache.source.streams import EndedQueries
 from sparkcache.ui.jar import PLUGIN, plugin_jar
 
@@ -46,6 +47,7 @@ def install(spark: SparkSession, config: CacheConfig | None = None) -> None:
     be changed later by `spark.conf.set("spark.sparkcache.maxBytes", "2g")`.
 
     Nodes are told of every streaming query of the session that ends.
+    In a terminal or a notebook, what takes long to plan is shown as a progress bar.
 
     Args:
         spark: The session.
@@ -57,9 +59,11 @@ def install(spark: SparkSession, config: CacheConfig | None = None) -> None:
     if config is None:
         config = CacheConfig.resolve(conf=dict(spark.conf.getAll))
     ref = BroadcastRef(spark.sparkContext, config)
+    told_in = listen_once()
 
     class Installed(SparkCacheSource):
         installed = ref
+        told = told_in
 
     spark.dataSource.register(Installed)
     for key, value in config.to_conf().items():
