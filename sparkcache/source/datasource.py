@@ -51,7 +51,7 @@ class SparkCacheSource(DataSource):
 
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
-        self._scan = ScanOptions.parse(dict(options))
+        self._scan = _pinned(ScanOptions.parse(dict(options)), self.installed)
 
     @classmethod
     def name(cls) -> str:
@@ -202,7 +202,22 @@ class _Reader(DataSourceReader):
                 yield from rows.of(resolved.batches.pop(0))
 
     def _base(self) -> CacheConfig | None:
-        return None if self._installed is None else self._installed.value
+        return _value(self._installed)
+
+
+def _pinned(
+    scan: ScanOptions, installed: BroadcastRef[CacheConfig] | None
+) -> ScanOptions:
+    """Have a connector look up what a DataFrame shows from now on."""
+    connector = connectors.find(scan.connector)
+    config = CacheConfig.resolve(options=scan.given, base=_value(installed))
+    storage = open_storage(scan.root, config, Traffic())
+    given = connector.pin(storage, scan.selection, scan.given)
+    return replace(scan, given=given, decoding=connector.decoding(given))
+
+
+def _value(installed: BroadcastRef[CacheConfig] | None) -> CacheConfig | None:
+    return None if installed is None else installed.value
 
 
 _is_frozen = False

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sparkcache.connector import Selection
+from sparkcache.fetch import Load, begin
 from sparkcache.model import RunKey
 
 if TYPE_CHECKING:
@@ -38,7 +39,9 @@ def decoded_runs(
         ledger = ledger_map.ledger
         for extent in ledger_map.extents:
             runs = connector.runs(extent, run_bytes)
-            stream = storage.open(ledger.object, extent.offset, extent.size_bytes)
+            end = extent.offset + extent.size_bytes
+            whole = Load(ledger, extent, tuple(runs), extent.offset, end)
+            stream = begin(storage, whole)
             for raw in connector.split(ledger, extent, runs, stream):
                 key = RunKey(ledger, raw.run)
                 yield key, connector.decode(ledger, raw, batch_bytes)
