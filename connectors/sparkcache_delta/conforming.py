@@ -23,7 +23,9 @@ _FIELD_ID = b"PARQUET:field_id"
 def physical_name(field: pa.Field) -> str:
     """Return the name of a table's column in files."""
     metadata: dict[bytes, bytes] = field.metadata or {}
-    return metadata.get(PHYSICAL_NAME, field.name.encode()).decode()
+    given = metadata.get(PHYSICAL_NAME)
+    name: str = field.name
+    return name if given is None else given.decode()
 
 
 def find(field: pa.Field, stored: Iterable[pa.Field], *, by_id: bool) -> int | None:

@@ -7,7 +7,7 @@ reads the log alone, and the files of deletion vectors.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from sparkcache.connector import Storage
 
 _MAPPING_MODE = "delta.columnMapping.mode"
+_KEEPS_TIMES = "delta.enableInCommitTimestamps"
+_TIMES_SINCE = "delta.inCommitTimestampEnablementTimestamp"
 _VECTORS = "deletionVectors"
 _KNOWN_FEATURES = frozenset(
     {
@@ -76,13 +78,7 @@ class Log:
                 return None
             table = DeltaTable(_as_url(place), version, access)
             if time is not None:
-                newest = table.history(1)[0]["timestamp"]
-                if time.timestamp() * 1000 > newest:
-                    raise ConfigError(
-                        f"option {asked.TIMESTAMP}={options[asked.TIMESTAMP]!r}: is "
-                        f"after the newest version, {table.version()}, of {place}"
-                    )
-                table.load_as_version(time)
+                table.load_as_version(_version_at(table, time))
         return cls(place, table)
 
     def table(self) -> Table:
@@ -143,6 +139,32 @@ class Log:
                 f"{self._place}: table feature {', '.join(unknown)} is not supported; "
                 f"these are: {', '.join(sorted(_KNOWN_FEATURES))}"
             )
+
+
+def _version_at(table: DeltaTable, time: datetime) -> int | datetime:
+    """Return which version was the newest at a time. Raises ValueError for no time.
+
+    delta-rs goes by the times of the log's files; what a table keeps of times itself
+    goes before that.
+    """
+    if time > datetime.now(UTC):
+        raise ValueError(f"{time} is yet to come")
+    time_ms = time.timestamp() * 1000
+    since = int(table.metadata().configuration.get(_TIMES_SINCE, 0))
+    if table.metadata().configuration.get(_KEEPS_TIMES) == "true" and time_ms >= since:
+        commits = table.history()
+        known = {
+            int(commit["version"]): commit["inCommitTimestamp"]
+            for commit in commits
+            if commit.get("inCommitTimestamp", time_ms + 1) <= time_ms
+        }
+        if known:
+            return max(known)
+        raise ValueError(f"{time} is before the first version that is kept")
+    table.load_as_version(time)
+    if table.history(1)[0]["timestamp"] > time_ms:
+        raise ValueError(f"{time} is before the first version that is kept")
+    return table.version()
 
 
 def _texts(actions: pa.Table) -> list[dict[str, str | None]]:

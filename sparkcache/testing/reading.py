@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from sparkcache.connector import Selection
@@ -41,10 +42,10 @@ def decoded_runs(
             runs = connector.runs(extent, run_bytes)
             end = extent.offset + extent.size_bytes
             whole = Load(ledger, extent, tuple(runs), extent.offset, end)
-            stream = begin(storage, whole)
-            for raw in connector.split(ledger, extent, runs, stream):
-                key = RunKey(ledger, raw.run)
-                yield key, connector.decode(ledger, raw, batch_bytes)
+            with closing(begin(storage, whole)) as stream:
+                for raw in connector.split(ledger, extent, runs, stream):
+                    key = RunKey(ledger, raw.run)
+                    yield key, connector.decode(ledger, raw, batch_bytes)
 
 
 def read_topic(

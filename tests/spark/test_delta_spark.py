@@ -105,8 +105,12 @@ def test_appends_and_versions(lake: Lake) -> None:
     assert lake.require_equal("t") == 250
 
 
-def test_a_version_by_its_time(lake: Lake) -> None:
-    lake.run("create table {t} (id long) using delta")
+@pytest.mark.parametrize("kept", ["true", "false"])
+def test_a_version_by_its_time(lake: Lake, kept: str) -> None:
+    lake.run(
+        "create table {t} (id long) using delta "
+        f"tblproperties('delta.enableInCommitTimestamps'='{kept}')"
+    )
     lake.run("insert into {t} values (1)", "insert into {t} values (2)")
     history = lake.sql.rows(f"describe history {lake.name('t')}").to_pylist()
     times = {row["version"]: row["timestamp"].isoformat() for row in history}
