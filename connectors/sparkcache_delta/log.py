@@ -150,21 +150,16 @@ def _version_at(table: DeltaTable, time: datetime) -> int | datetime:
     if time > datetime.now(UTC):
         raise ValueError(f"{time} is yet to come")
     time_ms = time.timestamp() * 1000
-    since = int(table.metadata().configuration.get(_TIMES_SINCE, 0))
-    if table.metadata().configuration.get(_KEEPS_TIMES) == "true" and time_ms >= since:
-        commits = table.history()
-        known = {
-            int(commit["version"]): commit["inCommitTimestamp"]
-            for commit in commits
-            if commit.get("inCommitTimestamp", time_ms + 1) <= time_ms
-        }
-        if known:
-            return max(known)
+    commits, given = table.history(), table.metadata().configuration
+    if min(commit["timestamp"] for commit in commits) > time_ms:
         raise ValueError(f"{time} is before the first version that is kept")
-    table.load_as_version(time)
-    if table.history(1)[0]["timestamp"] > time_ms:
-        raise ValueError(f"{time} is before the first version that is kept")
-    return table.version()
+    if given.get(_KEEPS_TIMES) != "true" or time_ms < int(given.get(_TIMES_SINCE, 0)):
+        return time
+    return max(
+        int(commit["version"])
+        for commit in commits
+        if commit.get("inCommitTimestamp", time_ms + 1) <= time_ms
+    )
 
 
 def _texts(actions: pa.Table) -> list[dict[str, str | None]]:

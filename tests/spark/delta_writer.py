@@ -82,7 +82,9 @@ def delta_spark(jars: Iterable[Path], directory: Path) -> Iterator[DeltaSpark]:
         stderr=subprocess.DEVNULL,
         text=True,
     ) as process:
-        yield DeltaSpark(process, directory)
+        found = DeltaSpark(process, directory)
+        found("select 1")  # so that all its processes are there
+        yield found
 
 
 def main(jars: str, directory: str) -> None:
