@@ -6,6 +6,7 @@ It neither caches nor counts, and does all its reading through a `Storage`.
 
 The way of the data:
 
+    pin         options, storage     -> options that no later change alters
     catalog     options, storage     -> a Catalog: which topics there are
     snapshot    a topic              -> a Snapshot: its ledgers and their extents
     prune       extents, times       -> those that may have entries of these times
@@ -49,7 +50,7 @@ ENTRY_POINT_GROUP = "sparkcache.connectors"
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """A whole small object: its identity, its user metadata, its bytes."""
+    """An object: its identity, its user metadata, its bytes or the last of them."""
 
     id: ObjectId
     metadata: Mapping[str, str]
@@ -82,6 +83,16 @@ class Storage(Protocol):
 
     def get(self, uri: str) -> StoredObject:
         """Read a whole object."""
+
+    def get_end(self, uri: str, size_bytes: int) -> StoredObject:
+        """Read the last bytes of an object: that many, or all that it has."""
+
+    def access(self) -> Mapping[str, str]:
+        """Return how a library with a way of its own reaches the root.
+
+        By the names that the object_store library has for endpoint, region and
+        credentials. Those are secrets: not to be kept or shown.
+        """
 
     def open(self, object_id: ObjectId, offset: int, size_bytes: int) -> ByteStream:
         """Read a range of exactly this version of an object, in one request.
@@ -119,7 +130,8 @@ class RawRun:
 
     Attributes:
         run: Its entries.
-        offset: Its first byte in the object: where a later load may begin.
+        offset: Its first byte in the object: where a later load may begin; -1 if it
+            can be had with all of its extent alone.
         data: Its bytes; may be a view of a larger buffer.
         losses: Entries of it that could not be cut out.
 
@@ -212,11 +224,26 @@ class Connector(Protocol):
     option_names: frozenset[str]
     """Options that it understands beside the common ones."""
 
+    root_topic: str
+    """The name of the topic that a root is itself; empty if topics need names."""
+
     def topic_name(self, topic: str) -> str:
         """Return the full name of what users may abbreviate; raises ConfigError."""
 
+    def pin(
+        self, storage: Storage, selection: Selection, options: Mapping[str, str]
+    ) -> Mapping[str, str]:
+        """Return the options with all that has to be looked up, at `load()`, once.
+
+        So a topic that has a schema and versions of its own shows each DataFrame one
+        of them. Raises ConfigError, SourceError.
+        """
+
     def decoding(self, options: Mapping[str, str]) -> str:
-        """Return what in the options changes decoded rows; raises ConfigError."""
+        """Return what in the options changes decoded rows; raises ConfigError.
+
+        Of options that are not pinned, what they alone say: they may be wrong.
+        """
 
     def schema(self, decoding: str) -> pa.Schema:
         """Return the columns of every run. Plain types only, as Spark takes them."""

@@ -82,13 +82,15 @@ class Ledger:
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """What a connector reads in one go: consecutive entries, consecutive bytes.
+    """What a connector reads in one go: consecutive entries, and their bytes.
 
     Attributes:
         first: Id of its first entry.
         last: Id of its last entry, included.
         offset: Its first byte in the object.
         size_bytes: How many bytes it has there.
+        ranges: Where they lie, each by offset and size, if not one behind the other:
+            some columns of a Parquet file. It is then read as a whole.
 
     """
 
@@ -96,6 +98,7 @@ class Extent:
     last: int
     offset: int
     size_bytes: int
+    ranges: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         DecodedRun,
         Neighbours,
         RawRun,
+        Selection,
         Storage,
     )
     from sparkcache.model import Extent, Ledger, Run
@@ -47,6 +48,7 @@ class PulsarConnector:
         | encryption.OPTION_NAMES
         | {manifest.OPTION, isolation.OPTION, time_order.OPTION}
     )
+    root_topic = ""
 
     def __repr__(self) -> str:
         return "PulsarConnector()"
@@ -54,6 +56,15 @@ class PulsarConnector:
     def topic_name(self, topic: str) -> str:
         """Return `persistent://tenant/namespace/topic`; raises ConfigError."""
         return names.full_name(topic)
+
+    def pin(
+        self,
+        storage: Storage,  # noqa: ARG002
+        selection: Selection,  # noqa: ARG002
+        options: Mapping[str, str],
+    ) -> Mapping[str, str]:
+        """Return the options, which say all."""
+        return options
 
     def decoding(self, options: Mapping[str, str]) -> str:
         """Return the schema of values, which messages are wanted, and decryption."""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         DecodedRun,
         Neighbours,
         RawRun,
+        Selection,
         Storage,
     )
     from sparkcache.model import Extent, Ledger, Position, Run
@@ -37,6 +38,7 @@ class RocketMQConnector:
 
     name = "rocketmq"
     option_names = frozenset({tags.OPTION, metadata.OPTION, time_order.OPTION})
+    root_topic = ""
 
     def __repr__(self) -> str:
         return "RocketMQConnector()"
@@ -44,6 +46,15 @@ class RocketMQConnector:
     def topic_name(self, topic: str) -> str:
         """Return the name without the hash of the cluster; raises ConfigError."""
         return names.full_name(topic)
+
+    def pin(
+        self,
+        storage: Storage,  # noqa: ARG002
+        selection: Selection,  # noqa: ARG002
+        options: Mapping[str, str],
+    ) -> Mapping[str, str]:
+        """Return the options, which say all."""
+        return options
 
     def decoding(self, options: Mapping[str, str]) -> str:
         """Return nothing, since no option changes decoded rows; raises ConfigError."""

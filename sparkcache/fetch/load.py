@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sparkcache.errors import SourceError
+from sparkcache.fetch.joined import JoinedRanges
 from sparkcache.model import Extent, Ledger, Run
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ class Load:
 
 def begin(storage: Storage, load: Load) -> ByteStream:
     """Ask the storage for the bytes of a load. Raises SourceError."""
+    if load.extent.ranges:
+        return JoinedRanges(storage, load.ledger.object, load.extent.ranges)
     return storage.open(load.ledger.object, load.offset, load.end - load.offset)
 
 

@@ -465,4 +465,6 @@ class Loads:
 
     def _learn(self, flight: Flight, index: int, offset: int) -> None:
         load = flight.load
-        self._offsets.learn(load.ledger, load.extent, load.runs[index].first, offset)
+        if offset >= 0:
+            first = load.runs[index].first
+            self._offsets.learn(load.ledger, load.extent, first, offset)

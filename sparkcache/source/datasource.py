@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from pyspark.sql.datasource import (
@@ -49,10 +50,11 @@ class SparkCacheSource(DataSource):
 
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
-        self._scan = ScanOptions.parse(dict(options))
+        scan = ScanOptions.parse(dict(options))
         # What plans a stream has no broadcast variables.
         base = None if self.installed is None else self.installed.value
-        self._config = CacheConfig.resolve(options=self._scan.given, base=base)
+        self._config = CacheConfig.resolve(options=scan.given, base=base)
+        self._scan = _pinned(scan, self._config)
 
     @classmethod
     def name(cls) -> str:
@@ -119,6 +121,14 @@ class _Reader(DataSourceReader):
         assert isinstance(partition, ScanPartition)
         topic = self._maps[partition.consumer.topic]
         return self._topic_reader.read(partition, topic)
+
+
+def _pinned(scan: ScanOptions, config: CacheConfig) -> ScanOptions:
+    """Have a connector look up what a DataFrame shows from now on."""
+    connector = connectors.find(scan.connector)
+    storage = open_storage(scan.root, config, Traffic())
+    given = connector.pin(storage, scan.selection, scan.given)
+    return replace(scan, given=given, decoding=connector.decoding(given))
 
 
 def _arrow_schema(scan: ScanOptions) -> pa.Schema:

@@ -271,6 +271,8 @@ def _required(given: Mapping[str, str], name: str, wanted: str) -> str:
 
 def _selection(given: Mapping[str, str], connector: Connector) -> Selection:
     ways = [name for name in ("topic", "topics", "topicsPattern") if given.get(name)]
+    if not ways and connector.root_topic:
+        return Selection((connector.root_topic,))
     if len(ways) != 1:
         raise ConfigError(
             f"option topic is missing: give {_WAYS}"

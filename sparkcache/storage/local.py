@@ -13,7 +13,7 @@ from sparkcache.model import ObjectId
 from sparkcache.storage.empty import EmptyRange
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from sparkcache.connector import ByteStream
     from sparkcache.storage.traffic import Traffic
@@ -48,6 +48,19 @@ class LocalStorage:
             data = file.read()
         self._traffic.add(gets=1, received_bytes=len(data))
         return StoredObject(object_id, {}, data)
+
+    def get_end(self, uri: str, size_bytes: int) -> StoredObject:
+        """Read the last bytes of a file."""
+        with _translated(uri), _path(uri).open("rb") as file:
+            object_id = _object_id(uri, os.fstat(file.fileno()))
+            file.seek(max(0, object_id.size_bytes - size_bytes))
+            data = file.read()
+        self._traffic.add(gets=1, received_bytes=len(data))
+        return StoredObject(object_id, {}, data)
+
+    def access(self) -> Mapping[str, str]:
+        """Return nothing: whoever has a path can read."""
+        return {}
 
     def open(self, object_id: ObjectId, offset: int, size_bytes: int) -> ByteStream:
         """Read a range of exactly this version of a file, if it has one."""

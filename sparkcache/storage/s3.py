@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 _MOST_CONNECTIONS = 32
 _FIRST_PAUSE_S = 0.1
+_AWS = ".amazonaws.com"
 _BROKEN = (BotoCoreError, HTTPError, OSError)
 _BY_CODE = {
     "NoSuchBucket": ("a bucket of that name", "none"),
@@ -74,12 +75,49 @@ class S3Storage:
 
     def get(self, uri: str) -> StoredObject:
         """Read a whole object."""
+        response, data = self._get_body(uri)
+        object_id = ObjectId(uri, len(data), response["ETag"].strip('"'))
+        return StoredObject(object_id, response["Metadata"], data)
+
+    def get_end(self, uri: str, size_bytes: int) -> StoredObject:
+        """Read the last bytes of an object."""
+        response, data = self._get_body(uri, Range=f"bytes=-{size_bytes}")
+        _, _, total = response.get("ContentRange", "").rpartition("/")
+        whole_bytes = int(total) if total.isdecimal() else len(data)
+        object_id = ObjectId(uri, whole_bytes, response["ETag"].strip('"'))
+        return StoredObject(object_id, response["Metadata"], data[-size_bytes:])
+
+    def access(self) -> Mapping[str, str]:
+        """Return what boto3 has found, so that there is one way to configure it."""
+        endpoint = self._client.meta.endpoint_url
+        found = {"aws_region": self._client.meta.region_name}
+        if self._config.path_style or _AWS not in endpoint:
+            found["aws_endpoint"] = endpoint
+            found["aws_virtual_hosted_style_request"] = "false"
+            found["aws_allow_http"] = str(endpoint.startswith("http:")).lower()
+        credentials = boto3.session.Session().get_credentials()
+        if credentials is None:
+            return found
+        frozen = credentials.get_frozen_credentials()
+        secrets = {
+            "aws_access_key_id": frozen.access_key,
+            "aws_secret_access_key": frozen.secret_key,
+            "aws_session_token": frozen.token,
+        }
+        return found | {name: secret for name, secret in secrets.items() if secret}
+
+    def _get_body(
+        self,
+        uri: str,
+        **wanted: Any,  # noqa: ANN401
+    ) -> tuple[GetObjectOutputTypeDef, bytes]:
+        """Make a GET and read all of its answer, anew if that breaks off."""
         bucket, key = _split(uri)
         for attempt in range(self.attempts):
             if attempt:
                 self._pause(attempt)
             with _translated(uri):
-                response = self._get(Bucket=bucket, Key=key)
+                response = self._get(Bucket=bucket, Key=key, **wanted)
                 try:
                     data = response["Body"].read()
                     break
@@ -92,8 +130,7 @@ class S3Storage:
                 found=f"{problem}, {self.attempts} times",
             ) from problem
         self.traffic.add(received_bytes=len(data))
-        object_id = ObjectId(uri, len(data), response["ETag"].strip('"'))
-        return StoredObject(object_id, response["Metadata"], data)
+        return response, data
 
     def open(self, object_id: ObjectId, offset: int, size_bytes: int) -> ByteStream:
         """Read a range of exactly this version of an object, if it has one."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from sparkcache.connector import Selection
+from sparkcache.fetch import Load, begin
 from sparkcache.model import RunKey
 
 if TYPE_CHECKING:
@@ -38,10 +40,12 @@ def decoded_runs(
         ledger = ledger_map.ledger
         for extent in ledger_map.extents:
             runs = connector.runs(extent, run_bytes)
-            stream = storage.open(ledger.object, extent.offset, extent.size_bytes)
-            for raw in connector.split(ledger, extent, runs, stream):
-                key = RunKey(ledger, raw.run)
-                yield key, connector.decode(ledger, raw, batch_bytes)
+            end = extent.offset + extent.size_bytes
+            whole = Load(ledger, extent, tuple(runs), extent.offset, end)
+            with closing(begin(storage, whole)) as stream:
+                for raw in connector.split(ledger, extent, runs, stream):
+                    key = RunKey(ledger, raw.run)
+                    yield key, connector.decode(ledger, raw, batch_bytes)
 
 
 def read_topic(

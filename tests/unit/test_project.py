@@ -13,6 +13,7 @@ import sparkcache
 from sparkcache.config import CacheConfig, node_option_names, scan_option_names
 from sparkcache.metric_names import NAMES
 from sparkcache.source.options import ScanOptions
+from sparkcache_delta import DeltaConnector
 from sparkcache_pulsar import PulsarConnector
 from sparkcache_rocketmq import RocketMQConnector
 
@@ -31,12 +32,14 @@ def test_the_wheel_has_what_it_needs(
     for point in (
         "pulsar = sparkcache_pulsar:PulsarConnector",
         "rocketmq = sparkcache_rocketmq:RocketMQConnector",
+        "delta = sparkcache_delta:DeltaConnector",
     ):
         assert point in entry_points
     for package in (
         "sparkcache",
         "sparkcache_pulsar",
         "sparkcache_rocketmq",
+        "sparkcache_delta",
         "pyspark_sparkcache",
     ):
         assert {f"{package}/__init__.py", f"{package}/py.typed"} <= names
@@ -80,6 +83,9 @@ def test_options_in_the_readme_are_options() -> None:
     named = set(re.findall(r"`(\w+)`", "".join(re.findall(r"^\|[^|]*\|", rows, re.M))))
     assert RocketMQConnector.option_names < named
     assert named <= known | RocketMQConnector.option_names | {"topic", "topics"}
+    rows = README.split("### Delta")[1].split("###")[0]
+    named = set(re.findall(r"^\| `(\w+)` \|", rows, re.M))
+    assert named == DeltaConnector.option_names | {"topic"}
     for name in re.findall(r"spark\.sparkcache\.(\w+)", README):
         assert name in node_option_names() | scan_option_names()
     assert ScanOptions.parse({"topic": "t", "path": "/nowhere"}).min_partitions == 1

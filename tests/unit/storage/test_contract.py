@@ -10,6 +10,7 @@ import pytest
 
 from sparkcache.config import CacheConfig
 from sparkcache.errors import SourceError
+from sparkcache.fetch.joined import JoinedRanges
 from sparkcache.model import ObjectId
 from sparkcache.storage import Traffic, open_storage
 
@@ -283,3 +284,30 @@ def test_errors_travel(place: Place) -> None:
 
 def test_says_what_it_is(place: Place) -> None:
     assert place.storage.root in repr(place.storage)
+
+
+@pytest.mark.parametrize("size_bytes", [1, 100, len(DATA), 2 * len(DATA)])
+def test_the_end_of_an_object_comes_with_its_identity(
+    place: Place, size_bytes: int
+) -> None:
+    place.put("name", DATA)
+    planned = place.find("name")
+    found = place.storage.get_end(planned.uri, size_bytes)
+    assert found.id == planned
+    assert found.data == DATA[-size_bytes:]
+    with pytest.raises(SourceError):
+        place.storage.get_end(f"{place.storage.root}/nothing", size_bytes)
+
+
+def test_ranges_are_read_as_one(place: Place) -> None:
+    place.put("name", DATA)
+    planned = place.find("name")
+    ranges = ((100, 50), (1000, 0), (5000, 3000), (len(DATA) - 1, 1))
+    joined = JoinedRanges(place.storage, planned, ranges)
+    assert joined.position == 100
+    expected = b"".join(DATA[offset : offset + size] for offset, size in ranges)
+    assert read_all(joined, 77) == expected
+    assert joined.read(10) == b""
+    given_up = JoinedRanges(place.storage, planned, ranges)
+    given_up.close()
+    assert given_up.read(10) == b""

@@ -298,3 +298,16 @@ def test_endpoint_is_that_of_the_configuration(
     storage = stored.open(endpoint=endpoint, path_style=True)
     assert len(list(storage.list())) == 1
     assert [request.bucket for request in server.requests()] == [stored.bucket]
+
+
+def test_other_libraries_are_told_how_to_reach_it(s3: S3Place) -> None:
+    told = s3.storage.access()
+    assert told["aws_endpoint"] == s3.server.endpoint
+    assert told["aws_allow_http"] == "true"
+    assert told["aws_virtual_hosted_style_request"] == "false"
+    assert told["aws_access_key_id"]
+    endpoint = "https://s3.eu-west-1.amazonaws.com"
+    of_aws = CacheConfig(endpoint=endpoint, region="eu-west-1")
+    told = open_storage("s3://bucket", of_aws, Traffic()).access()
+    assert told["aws_region"] == "eu-west-1"
+    assert "aws_endpoint" not in told

@@ -1,0 +1,81 @@
+"""Footers of Parquet files: read with the files' identities, in one request each."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sparkcache.errors import SourceError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from sparkcache.connector import Storage
+    from sparkcache.model import ObjectId
+    from sparkcache_delta.table import DataFile
+
+_THREADS = 16
+_MOST_BYTES = 64 << 10  # nearly all are smaller
+_TAIL_BYTES = 8
+_MAGIC = b"PAR1"
+
+
+@dataclass(frozen=True)
+class Footer:
+    """What a file says of itself: which version of the object it is, and what is in it.
+
+    Attributes:
+        object: The file.
+        metadata: Its row groups and their columns.
+
+    """
+
+    object: ObjectId
+    metadata: pq.FileMetaData
+
+
+def read_footers(storage: Storage, files: Iterable[DataFile]) -> list[Footer]:
+    """Read the footers of files, many at once. Raises SourceError."""
+    with ThreadPoolExecutor(_THREADS) as pool:
+        wanted = [
+            pool.submit(read_footer, storage, file.uri, file.size_bytes)
+            for file in files
+        ]
+        try:
+            return [footer.result() for footer in wanted]
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def read_footer(storage: Storage, uri: str, size_bytes: int | None) -> Footer:
+    """Read the footer of a file of that length, if it is known. Raises SourceError."""
+    stored = storage.get_end(uri, _MOST_BYTES)
+    if size_bytes not in (None, stored.id.size_bytes):
+        raise SourceError(
+            uri,
+            expected=f"{size_bytes} bytes, as the table's log says",
+            found=f"{stored.id.size_bytes} bytes",
+        )
+    tail = stored.data[-_TAIL_BYTES:]
+    needed = int.from_bytes(tail[:4], "little") + _TAIL_BYTES
+    if tail[4:] != _MAGIC or needed > stored.id.size_bytes:
+        raise SourceError(
+            uri,
+            offset=max(0, stored.id.size_bytes - _TAIL_BYTES),
+            expected="the end of a Parquet file that is not encrypted",
+            found=tail.hex(" ") or "nothing",
+        )
+    if needed > len(stored.data):
+        stored = storage.get_end(uri, needed)
+    try:
+        metadata = pq.read_metadata(pa.BufferReader(stored.data))
+    except (pa.ArrowException, OSError) as error:
+        offset = stored.id.size_bytes - needed
+        raise SourceError(
+            uri, offset=offset, expected="a Parquet footer", found=str(error)
+        ) from error
+    return Footer(stored.id, metadata)

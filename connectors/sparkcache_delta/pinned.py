@@ -1,0 +1,54 @@
+"""What is looked up when a DataFrame is made, and holds for all its actions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from sparkcache.errors import ConfigError
+from sparkcache_delta import options as asked
+from sparkcache_delta.form import NO_FORM, Form
+from sparkcache_delta.names import place
+from sparkcache_delta.tables import find_table
+from sparkcache_delta.where import Where
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sparkcache.connector import Storage
+    from sparkcache_delta.table import Table
+
+_FORM = "pinnedForm"  # no option: users cannot give it
+
+
+def pin(storage: Storage, topic: str, options: Mapping[str, str]) -> dict[str, str]:
+    """Return the options with version and columns. Raises ConfigError, SourceError."""
+    asked.check(options)
+    found = find_table(storage, place(storage.root, topic), options).table()
+    form = Form(_chosen(found, options), found.by_id)
+    Where.parse(options, form.plain_schema())
+    given = {name: text for name, text in options.items() if name != asked.TIMESTAMP}
+    if found.version is not None:
+        given[asked.VERSION] = str(found.version)
+    return given | {_FORM: str(form)}
+
+
+def decoding(options: Mapping[str, str]) -> str:
+    """Return the form that was pinned, if one was; raises ConfigError."""
+    asked.check(options)
+    return options.get(_FORM, NO_FORM)
+
+
+def _chosen(table: Table, options: Mapping[str, str]) -> pa.Schema:
+    """Return the columns that are to be read; raises ConfigError."""
+    names = asked.columns(options)
+    if names is None:
+        return table.schema
+    unknown = [name for name in names if name not in table.schema.names]
+    if unknown:
+        raise ConfigError(
+            f"option {asked.COLUMNS}={options[asked.COLUMNS]!r}: there is no column "
+            f"{', '.join(unknown)}; there are {', '.join(table.schema.names)}"
+        )
+    return pa.schema([table.schema.field(name) for name in names])

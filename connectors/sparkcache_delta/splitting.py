@@ -1,0 +1,115 @@
+"""Rows of a Parquet file, run after run, while its row groups arrive.
+
+The columns of a row group lie one behind the other, so none of its rows is complete
+before nearly all of its bytes are there. They are put where they lie in the file, into
+memory as long as the file of which no more is touched than was read; Arrow reads that
+as it would the file. What is handed on of a run is a stream of Arrow's: a row group can
+be read from its beginning on only, so what passes over a run has to decode it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sparkcache.connector import RawRun
+from sparkcache.model import Loss
+from sparkcache_delta.conforming import find
+from sparkcache_delta.form import Form
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from sparkcache.arrays import Bytes
+    from sparkcache.connector import ByteStream
+    from sparkcache.model import Extent, Ledger, Run
+
+ONLY_WITH_ALL = -1
+
+_READ_BYTES = 1 << 20
+_MOST_ROWS = 64 << 10
+
+
+def split(
+    ledger: Ledger, extent: Extent, runs: Sequence[Run], stream: ByteStream
+) -> Iterator[RawRun]:
+    """Yield each run; see `Connector.split`. What Arrow cannot read is lost."""
+    image = _image(ledger.object.size_bytes, extent, stream)
+    delivered = 0
+    try:
+        rows = _Rows(image, ledger, extent)
+        rows.take(runs[0].first - extent.first)
+        for run in runs:
+            data = _written(rows.take(run.last - run.first + 1), rows.schema)
+            yield RawRun(run, ONLY_WITH_ALL, data)
+            delivered += 1
+    except (pa.ArrowException, OSError, StopIteration) as error:
+        for run in runs[delivered:]:
+            yield RawRun(run, ONLY_WITH_ALL, b"", (_loss(ledger, extent, run, error),))
+
+
+def _image(size_bytes: int, extent: Extent, stream: ByteStream) -> Bytes:
+    """Read an extent to where it lies in its file."""
+    image = np.zeros(size_bytes, np.uint8)
+    for offset, length in extent.ranges or ((extent.offset, extent.size_bytes),):
+        at, end = offset, offset + length
+        while at < end:
+            data = stream.read(min(end - at, _READ_BYTES))
+            image[at : at + len(data)] = np.frombuffer(data, np.uint8)
+            at += len(data)
+    return image
+
+
+class _Rows:
+    """The rows of an extent, in the columns of the file that the table has."""
+
+    def __init__(self, image: Bytes, ledger: Ledger, extent: Extent) -> None:
+        form = Form.parse(ledger.decoding)
+        file = pq.ParquetFile(
+            pa.BufferReader(pa.py_buffer(image)), coerce_int96_timestamp_unit="us"
+        )
+        stored = file.schema_arrow
+        found = [find(field, stored, by_id=form.by_id) for field in form.schema]
+        kept = [stored.field(index) for index in found if index is not None]
+        self.schema = pa.schema(kept)
+        groups = _row_groups(file.metadata, extent)
+        self._batches: Iterator[pa.RecordBatch] = file.iter_batches(
+            _MOST_ROWS, groups, self.schema.names, use_threads=False
+        )
+        self._rest = None
+
+    def take(self, rows: int) -> list[pa.RecordBatch]:
+        """Return the next rows, that many. Raises pa.ArrowException, OSError."""
+        taken = []
+        while rows > 0:
+            batch = next(self._batches) if self._rest is None else self._rest
+            taken.append(batch.slice(0, rows))
+            self._rest = batch.slice(rows) if rows < batch.num_rows else None
+            rows -= taken[-1].num_rows
+        return taken
+
+
+def _row_groups(metadata: pq.FileMetaData, extent: Extent) -> list[int]:
+    first, groups = 0, []
+    for group in range(metadata.num_row_groups):
+        if extent.first <= first <= extent.last:
+            groups.append(group)
+        first += metadata.row_group(group).num_rows
+    return groups
+
+
+def _written(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> memoryview:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    return memoryview(sink.getvalue())
+
+
+def _loss(ledger: Ledger, extent: Extent, run: Run, error: Exception) -> Loss:
+    expected, found = f"rows {run.first} to {run.last}", str(error)
+    uri, offset = ledger.object.uri, extent.offset
+    return Loss(uri, offset, ledger.id, run.first, run.last, expected, found)

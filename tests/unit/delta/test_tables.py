@@ -1,0 +1,164 @@
+"""Tables through the connector: versions, columns, files, and what is wrong."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from sparkcache.connector import Selection
+from sparkcache.errors import ConfigError, SourceError
+from sparkcache_delta import DeltaConnector
+
+if TYPE_CHECKING:
+    from conftest import Lake
+
+CONNECTOR = DeltaConnector()
+
+
+def numbers(first: int, stop: int) -> pa.Table:
+    values = list(range(first, stop))
+    names = [f"n{value}" for value in values]
+    parts = [value % 2 for value in values]
+    return pa.table({"id": values, "name": names, "part": parts})
+
+
+def test_the_newest_version_and_older_ones(lake: Lake) -> None:
+    for first in (0, 10, 20):
+        lake.write("t", numbers(first, first + 10), partition_by=["part"])
+    assert sorted(row["id"] for row in lake.rows("t")) == list(range(30))
+    assert sorted(row["id"] for row in lake.rows("t", versionAsOf="1")) == [*range(20)]
+    assert lake.rows("t", versionAsOf="0")[0].keys() == {"id", "name", "part"}
+
+
+def test_what_is_pinned_stays(lake: Lake) -> None:
+    lake.write("t", numbers(0, 10))
+    pinned = lake.pin("t")
+    lake.write(
+        "t",
+        numbers(10, 20).append_column("x", pa.nulls(10, pa.int32())),
+        schema_mode="merge",
+    )
+    assert pinned["versionAsOf"] == "0"
+    catalog = CONNECTOR.catalog(lake.storage(), pinned)
+    assert len(catalog.snapshot("t").ledgers) == 1
+    assert CONNECTOR.schema(CONNECTOR.decoding(pinned)).names == ["id", "name", "part"]
+    assert len(lake.rows("t")) == 20
+    assert lake.rows("t", columns="x") == [{"x": None}] * 20
+
+
+def test_versions_share_the_files_that_they_have_in_common(lake: Lake) -> None:
+    lake.write("t", numbers(0, 10))
+    (before,) = lake.snapshot("t").ledgers
+    lake.write("t", numbers(10, 20))
+    after = lake.snapshot("t").ledgers
+    assert before in after
+    assert [found.ledger.id for found in after] == sorted(
+        {found.ledger.id for found in after}
+    )
+
+
+def test_runs_cover_all_rows_once(lake: Lake) -> None:
+    lake.write("t", numbers(0, 5000))
+    rows = lake.read("t", run_bytes=1024)[0]
+    assert [row["id"] for row in rows] == list(range(5000))
+    (ledger,) = lake.snapshot("t").ledgers
+    (extent,) = ledger.extents
+    runs = CONNECTOR.runs(extent, 1024)
+    assert len(runs) > 10
+    assert [run.first for run in runs[1:]] == [run.last + 1 for run in runs[:-1]]
+    assert (runs[0].first, runs[-1].last) == (0, 4999)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"versionAsOf": "7"}, "option versionAsOf='7': not a version"),
+        ({"versionAsOf": "x"}, "option versionAsOf='x': must be the number"),
+        ({"timestampAsOf": "soon"}, "option timestampAsOf='soon': must be a time"),
+        ({"timestampAsOf": "1999-01-01"}, "before the first version"),
+        ({"timestampAsOf": "2999-01-01"}, "is yet to come"),
+        ({"versionAsOf": "0", "timestampAsOf": "2026-01-01"}, "give one of them"),
+        ({"columns": "id,nothing"}, "there is no column nothing; there are id, name"),
+        ({"columns": "[1]"}, "must be JSON such as"),
+        ({"where": "nothing = 1"}, "there is no column nothing"),
+        ({"startingTime": "0"}, "option startingTime: a table has no time"),
+    ],
+)
+def test_wrong_options(lake: Lake, options: dict[str, str], says: str) -> None:
+    lake.write("t", numbers(0, 10))
+    with pytest.raises(ConfigError, match=re.escape(says)):
+        lake.pin("t", **options)
+
+
+def test_tables_that_are_not_there(lake: Lake) -> None:
+    with pytest.raises(ConfigError, match="neither a Delta table nor a Parquet file"):
+        lake.pin("nothing")
+    for topic in ("../t", "s3://bucket/t"):
+        with pytest.raises(ConfigError, match="must be the path of a table below"):
+            CONNECTOR.topic_name(topic)
+    with pytest.raises(ConfigError, match="a scan is of one table"):
+        CONNECTOR.pin(lake.storage(), Selection(("a", "b")), {})
+    with pytest.raises(ValueError, match="have no positions"):
+        CONNECTOR.position("t", "3:4")
+
+
+def test_a_table_in_the_root_itself(lake: Lake) -> None:
+    lake.write("", numbers(0, 10))
+    assert len(lake.rows(".")) == 10
+    assert CONNECTOR.topic_name("./sales//orders/") == "sales/orders"
+
+
+def test_a_file_that_is_gone_or_another(lake: Lake) -> None:
+    lake.write("t", numbers(0, 1000))
+    (path,) = (lake.directory / "t").glob("*.parquet")
+    snapshot = lake.snapshot("t")
+    data = path.read_bytes()
+    path.write_bytes(data)
+    with pytest.raises(SourceError, match="as planned, found version"):
+        lake.storage().open(snapshot.ledgers[0].ledger.object, 0, 10)
+    path.write_bytes(data + b" ")
+    with pytest.raises(SourceError, match="as the table's log says"):
+        lake.snapshot("t")
+    path.write_bytes(data[:-1] + b"?")
+    with pytest.raises(SourceError, match="end of a Parquet file"):
+        lake.snapshot("t")
+    path.unlink()
+    with pytest.raises(SourceError, match="No such file"):
+        lake.snapshot("t")
+
+
+def test_a_damaged_row_group_is_a_loss(lake: Lake) -> None:
+    lake.write("t", numbers(0, 1000))
+    lake.write("t", numbers(1000, 2000))
+    path = sorted((lake.directory / "t").glob("*.parquet"))[0]
+    data = bytearray(path.read_bytes())
+    data[4:600] = b"\xff" * 596
+    path.write_bytes(data)
+    rows, losses = lake.read("t", run_bytes=1024)
+    assert len(rows) == 1000
+    assert {loss.uri for loss in losses} == {f"file://{path}"}
+    assert sum(loss.last - loss.first + 1 for loss in losses) == 1000
+
+
+def test_columns_are_read_by_themselves(lake: Lake) -> None:
+    wide = pa.table({f"c{at}": [bytes([at]) * 3_000_000] for at in range(4)})
+    folder = lake.directory / "t"
+    folder.mkdir()
+    pq.write_table(
+        wide,
+        folder / "a.parquet",
+        compression="none",
+        use_dictionary=False,
+        write_statistics=False,
+    )
+    assert lake.rows("t", columns="c2")[0]["c2"] == b"\2" * 3_000_000
+    (chosen,) = lake.snapshot("t", columns="c0,c2").ledgers[0].extents
+    assert len(chosen.ranges) == 3
+    assert 6_000_000 < chosen.size_bytes < 6_010_000
+    (whole,) = lake.snapshot("t").ledgers[0].extents
+    assert not whole.ranges
+    assert set(lake.rows("t", columns="c3,c0")[0]) == {"c0", "c3"}
