@@ -13,6 +13,7 @@ from sparkcache.connector import Selection
 from sparkcache.consumers import Consumer
 from sparkcache.errors import ConfigError
 from sparkcache.model import Position
+from sparkcache.progress import Step, told_to
 from sparkcache.source.partitions import wanted
 from sparkcache.storage import Traffic, open_storage
 from sparkcache.testing import MemoryStorage
@@ -536,3 +537,26 @@ def test_few_requests_for_a_snapshot() -> None:
 
 def test_says_what_it_is(store: Store) -> None:
     assert repr(store.catalog()) == "Catalog(memory://bucket, 1 queues)"
+
+
+def test_how_far_it_has_come_is_told(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[Step] = []
+
+    class Screen:
+        def show(self, step: Step) -> None:
+            shown.append(step)
+
+        def close(self) -> None:
+            shown.append(Step("closed", "", 0, None))
+
+    monkeypatch.setattr("sparkcache.progress.FIRST_S", 0.0)
+    monkeypatch.setattr("sparkcache.progress.PAUSE_S", 0.0)
+    with told_to(Screen):
+        store.snapshot()
+    listed = [step for step in shown if step.doing.startswith("Listing")]
+    assert [step.done for step in listed] == [*range(1, len(store.objects) + 1)]
+    looked = [step for step in shown if step.doing.startswith("Looking")]
+    assert [(step.done, step.total) for step in looked] == [(n, 5) for n in range(1, 6)]
+    assert shown[-1].doing == "closed"

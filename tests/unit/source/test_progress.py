@@ -186,12 +186,14 @@ def test_a_user_who_has_gone_or_does_not_look_harms_no_planner(tmp_path: Path) -
         unheard.close()
 
 
-def test_where_nobody_looks_nothing_is_begun(capfd: pytest.CaptureFixture[str]) -> None:
+def test_where_nobody_looks_nothing_is_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     threads = threading.active_count()
-    before = set(Path(tempfile.gettempdir()).glob("sparkcache-*"))
     assert planner_progress.listen_once() is None
     assert threading.active_count() == threads
-    assert set(Path(tempfile.gettempdir()).glob("sparkcache-*")) == before
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_directory_ends_with_the_interpreter() -> None:
