@@ -122,7 +122,7 @@ class PlannedCache(Generic[V]):
         if (
             left
             or not self.runs.settings.drop_after_last_read
-            or self._forecast.is_streamed(reading)
+            or self._forecast.is_streamed(key.ledger.topic)
         ):
             self.runs.set_expected(key, left, now_s)
             return []

@@ -142,7 +142,7 @@ class Forecast:
         left = tuple(
             consumer
             for consumer in plan.consumers
-            if not self._is_streamed(consumer.topic)
+            if not self.is_streamed(consumer.topic)
         )
         if left:
             self._gone[plan.id] = replace(plan, consumers=left)
@@ -200,9 +200,10 @@ class Forecast:
             reading.plan_ids, reading.token, ordinal, key, reading.cursor.end
         )
 
-    def is_streamed(self, reading: Reading) -> bool:
-        """Tell whether a stream reads: others may follow of which nothing is known."""
-        return any(map(self._expected.is_stream, reading.plan_ids))
+    def is_streamed(self, name: str) -> bool:
+        """Tell whether a stream reads a topic: others may begin unplanned."""
+        topic = self._topics.get(name)
+        return topic is not None and any(map(self._expected.is_stream, topic.waiting))
 
     def close(self, reading: Reading) -> None:
         """End an attempt, at its end or before."""
@@ -274,10 +275,6 @@ class Forecast:
         """Forget the axis of a topic that nobody reads, the one longest unused."""
         name = next(name for name in self._axes if name not in self._topics)
         del self._axes[name]
-
-    def _is_streamed(self, name: str) -> bool:
-        topic = self._topics.get(name)
-        return topic is not None and any(map(self._expected.is_stream, topic.waiting))
 
     def _wait_for(self, plan: Plan) -> None:
         for consumer in plan.consumers:

@@ -104,6 +104,11 @@ def _require_dataframes(given: tuple[object, ...]) -> None:
                 f"plan() takes DataFrames, as in plan(a, b), not a "
                 f"{type(value).__name__}"
             )
+        if value.isStreaming:
+            raise ConfigError(
+                "plan() takes what is computed once: a stream is a consumer by itself, "
+                "from when its query is started"
+            )
 
 
 def _change_plans(spark: SparkSession, change: Callable[[_Plans], _Plans]) -> None:

@@ -9,6 +9,7 @@ from conftest import LEDGER_IDS, TOPIC, Stream, Topic, ordered, write
 from pyspark.errors import StreamingQueryException
 
 import sparkcache
+from sparkcache import ConfigError
 from sparkcache.source.executors import node_metrics
 
 if TYPE_CHECKING:
@@ -90,6 +91,15 @@ def test_limited_batches(
     assert max(found) <= most
     assert len(found) >= batches
     assert stream.rows() == ordered(stream.topic.load(spark))
+
+
+def test_a_stream_needs_no_plan(stream: Stream) -> None:
+    rows = stream.load()
+    with (
+        pytest.raises(ConfigError, match="a consumer by itself"),
+        sparkcache.plan(rows),
+    ):
+        pass
 
 
 def test_a_loss_ends_the_query(stream: Stream) -> None:

@@ -111,6 +111,14 @@ def test_a_stream_that_begins_soon_behind_another_finds_what_that_has_read() -> 
     assert world.batch(B, 1, 0, 40) == []
 
 
+def test_a_job_that_reads_last_leaves_what_streams_may_come_to() -> None:
+    world = World()
+    world.begin(A, 1, 40)
+    world.cache.begin([Plan("job", (Consumer("a"),))], 0.0)
+    assert world.read(0, 40, "job") == [0, 1, 2, 3]
+    assert world.batch(B, 1, 0, 40) == []
+
+
 def test_a_batch_that_fails_is_expected_again() -> None:
     world = World()
     world.begin(A, 1, 0)
