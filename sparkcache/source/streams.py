@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
@@ -38,5 +38,6 @@ class EndedQueries(StreamingQueryListener):
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         """End what the run of the query has still to read."""
-        if self._spark.sparkContext._jsc is not None:  # else stopped, nodes and all
+        context: Any = self._spark.sparkContext._jsc
+        if context is not None and not context.sc().isStopped():  # else nodes are, too
             executors.end_plans(self._spark, (str(event.runId),))
