@@ -248,6 +248,7 @@ def test_a_clone_reads_files_of_another_table(lake: Lake) -> None:
     assert lake.require_equal("c") == 101
 
 
+@pytest.mark.long
 def test_a_vacuumed_table_fails_a_reader_that_is_under_way(lake: Lake) -> None:
     lake.run("create table {t} (id long, part int) using delta partitioned by (part)")
     lake.run("insert into {t} select id, id % 8 from range(8000)")

@@ -24,9 +24,8 @@ DRIVER = Path(__file__).with_name("streaming_driver.py")
 LONGEST_S = 4.0  # a dozen batches, and then some
 
 
-@pytest.mark.parametrize(
-    ("kills", "rows"), [(2, 70), pytest.param(20, 16, marks=pytest.mark.long)], ids=str
-)
+@pytest.mark.long
+@pytest.mark.parametrize(("kills", "rows"), [(2, 70), (20, 16)], ids=str)
 def test_no_row_is_lost_and_none_comes_twice(
     spark: SparkSession, tmp_path: Path, kills: int, rows: int
 ) -> None:
