@@ -7,9 +7,11 @@ import sys
 from typing import TYPE_CHECKING
 
 import boto3
+import hypothesis
 import leaks
 import pyarrow as pa
 import pytest
+from effort import tries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,6 +26,10 @@ SHORT_LIVED_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 def pytest_configure() -> None:
+    hypothesis.settings.register_profile(
+        "sparkcache", max_examples=tries(30), deadline=None
+    )
+    hypothesis.settings.load_profile("sparkcache")
     leaks.become_reaper()
     os.environ.setdefault("SPARK_SUBMIT_OPTS", SHORT_LIVED_JVM)
     # What these open when they are first used, they keep.

@@ -22,6 +22,7 @@ _PROJECT = Path(__file__).parents[2] / "pyproject.toml"
 _SOURCES = Path(__file__).with_name("java")
 _PACKAGE = "org/apache/spark/sparkcache"
 _SERVICE = "META-INF/services/org.apache.spark.status.AppHistoryServerPlugin"
+_SHORT_LIVED = ("-J-XX:TieredStopAtLevel=1", "-J-XX:+UseSerialGC")
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 _log = logging.getLogger(__name__)
@@ -46,7 +47,8 @@ def build(jar: Path) -> None:
         raise FileNotFoundError("javac (of a JDK) and pyspark are needed to build it")
     with tempfile.TemporaryDirectory(dir=jar.parent) as directory:
         classes, made = Path(directory) / "classes", Path(directory) / "made.jar"
-        command = [javac, "--release", "17", "-Xlint:-options", "-nowarn", "-g:none"]
+        command = [javac, *_SHORT_LIVED, "--release", "17", "-nowarn", "-g:none"]
+        command += ["-Xlint:-options"]
         command += ["-cp", f"{Path(spark.origin).parent}/jars/*", "-d", str(classes)]
         command += map(str, sorted(_SOURCES.glob("*.java")))
         subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603

@@ -7,6 +7,7 @@ from math import inf
 import hypothesis.strategies as st
 import pytest
 from cache_cases import ROOMY, SlowCache, SlowRun, key, ledger
+from effort import tries
 from hypothesis import settings as hypothesis_settings
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -271,7 +272,7 @@ class RunCacheMachine(RuleBasedStateMachine):
 
 TestRunCacheMachine = RunCacheMachine.TestCase
 TestRunCacheMachine.settings = hypothesis_settings(
-    max_examples=400, stateful_step_count=50, deadline=None
+    max_examples=tries(100), stateful_step_count=50
 )
 
 

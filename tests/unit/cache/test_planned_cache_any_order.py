@@ -6,6 +6,7 @@ from dataclasses import replace
 from math import inf
 
 import hypothesis.strategies as st
+from effort import tries
 from hypothesis import settings as hypothesis_settings
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -213,5 +214,5 @@ class PlannedCacheMachine(RuleBasedStateMachine):
 
 TestPlannedCacheInAnyOrder = PlannedCacheMachine.TestCase
 TestPlannedCacheInAnyOrder.settings = hypothesis_settings(
-    max_examples=150, stateful_step_count=50, deadline=None
+    max_examples=tries(37), stateful_step_count=50
 )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import hypothesis.strategies as st
 from cache_cases import ledger
+from effort import tries
 from hypothesis import settings as hypothesis_settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -221,5 +222,5 @@ class ListsMachine(RingMachine):
 TestRingMachine = RingMachine.TestCase
 TestListsMachine = ListsMachine.TestCase
 TestRingMachine.settings = TestListsMachine.settings = hypothesis_settings(
-    max_examples=150, stateful_step_count=50, deadline=None
+    max_examples=tries(37), stateful_step_count=50
 )

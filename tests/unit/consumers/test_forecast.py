@@ -6,6 +6,7 @@ from math import inf
 
 import hypothesis.strategies as st
 import pytest
+from effort import tries
 from hypothesis import settings as hypothesis_settings
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -600,5 +601,5 @@ class ForecastMachine(RuleBasedStateMachine):
 
 TestForecastInAnyOrder = ForecastMachine.TestCase
 TestForecastInAnyOrder.settings = hypothesis_settings(
-    max_examples=60, stateful_step_count=40, deadline=None
+    max_examples=tries(25), stateful_step_count=40
 )

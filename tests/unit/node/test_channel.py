@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import hypothesis.strategies as st
 import pytest
+from effort import tries
 from hypothesis import given, settings
 
 from sparkcache.metrics import Metrics
@@ -201,7 +202,7 @@ class Ear:
                 await asyncio.sleep(0)
 
 
-@settings(max_examples=20)
+@settings(max_examples=tries(20))
 @given(
     messages=st.lists(st.tuples(st.sampled_from(MESSAGES), st.booleans()), max_size=600)
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import hypothesis.strategies as st
+from effort import tries
 from hypothesis import settings
 from hypothesis.stateful import (
     Bundle,
@@ -234,4 +235,4 @@ class ServiceMachine(RuleBasedStateMachine):
 
 
 TestService = ServiceMachine.TestCase
-TestService.settings = settings(max_examples=300, stateful_step_count=40, deadline=None)
+TestService.settings = settings(max_examples=tries(75), stateful_step_count=40)

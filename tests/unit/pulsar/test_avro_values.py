@@ -10,6 +10,7 @@ from typing import Any
 import hypothesis.strategies as st
 import pyarrow as pa
 import pytest
+from effort import tries
 from hypothesis import HealthCheck, given, settings
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
@@ -53,8 +54,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @settings(
-    max_examples=200,
-    deadline=None,
+    max_examples=tries(50),
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(records | flat_records | kinds, st.data())
@@ -65,7 +65,6 @@ def test_what_is_written_is_read(kind: Kind, data: st.DataObject) -> None:
     assert rows == [value and value[2] for value in values]
 
 
-@settings(deadline=None)
 @given(kinds)
 def test_columns_are_what_spark_takes(kind: Kind) -> None:
     decoding = CONNECTOR.decoding(
@@ -76,8 +75,7 @@ def test_columns_are_what_spark_takes(kind: Kind) -> None:
 
 
 @settings(
-    max_examples=200,
-    deadline=None,
+    max_examples=tries(50),
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(records | flat_records, st.data())

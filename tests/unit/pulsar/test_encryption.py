@@ -10,6 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from effort import tries
 
 pytest.importorskip("cryptography")
 
@@ -126,7 +127,7 @@ def test_whatever_a_producer_encrypts(codec: Codec) -> None:
     assert rows == expected_rows(plain * 2)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=tries(20))
 @given(
     st.lists(st.tuples(topics.entries, st.booleans()), min_size=1, max_size=6).filter(
         lambda written: topics.ended_once([entry for entry, _ in written])

@@ -13,6 +13,7 @@ import hypothesis.strategies as st
 import msgspec
 import pyarrow as pa
 import pytest
+from effort import tries
 from hypothesis import given, settings
 
 from sparkcache_pulsar.schemas.decoded import Decoded
@@ -38,7 +39,7 @@ def record(**types: Any) -> dict[str, Any]:
     return {"type": "record", "name": "R", "fields": fields}
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=tries(75))
 @given(records, st.data())
 def test_what_is_written_is_read(kind: Kind, data: st.DataObject) -> None:
     values = data.draw(st.lists(st.none() | kind.values, min_size=1, max_size=6))
@@ -143,7 +144,7 @@ def test_what_is_no_value_is_told(payload: bytes) -> None:
     assert [row and row["i"] for row in found.array.to_pylist()] == [7, None, 8]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=tries(50))
 @given(st.binary(max_size=30))
 def test_arbitrary_bytes_do_no_harm(payload: bytes) -> None:
     found = decode(EVERYTHING, payload)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from sparkcache.errors import SourceError
 from sparkcache.model import Extent, Ledger, ObjectId, Run
@@ -446,7 +446,6 @@ def test_blocks_that_are_not_the_next_ones() -> None:
 
 
 @pytest.mark.parametrize("format_", FORMATS, ids=str)
-@settings(deadline=None)
 @given(st.data())
 def test_any_damage_leaves_every_entry_delivered_or_lost(
     format_: Format, data: st.DataObject
@@ -466,7 +465,6 @@ def test_any_damage_leaves_every_entry_delivered_or_lost(
     assert not seen & lost
 
 
-@settings(deadline=None)
 @given(st.integers(0, len(INDEX) - 1), st.binary(min_size=1, max_size=16))
 def test_a_damaged_index_is_an_error_or_does_no_harm(at: int, new: bytes) -> None:
     index = (INDEX[:at] + new + INDEX[at + len(new) :])[: len(INDEX)]

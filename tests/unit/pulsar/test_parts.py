@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import hypothesis.strategies as st
 import pytest
+from effort import tries
 from hypothesis import given, settings
 
 from sparkcache.errors import ConfigError
@@ -380,7 +381,7 @@ def topics(draw: st.DrawFn) -> tuple[list[bytes], list[bytes]]:
     return [entry for entry, _ in merged], [value for _, value in merged if value]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=tries(75))
 @given(topics(), st.integers(1, 6), st.integers(1, 500), st.data())
 def test_however_a_topic_is_cut(
     topic: tuple[list[bytes], list[bytes]],

@@ -11,6 +11,7 @@ from typing import Any
 import hypothesis.strategies as st
 import pyarrow as pa
 import pytest
+from effort import tries
 from hypothesis import given, settings
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
@@ -101,7 +102,7 @@ def test_columns_are_what_spark_takes(type_: str) -> None:
     assert to_arrow_schema(from_arrow_schema(schema), timezone="UTC").equals(schema)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=tries(50))
 @given(
     st.sampled_from(
         [("INT8", "b"), ("INT16", "h"), ("INT32", "i"), ("INT64", "q"),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import hypothesis.strategies as st
 import pyarrow as pa
 import pytest
+from effort import tries
 from hypothesis import given, settings
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
@@ -180,7 +181,7 @@ def build(value: dict[str, Any]) -> bytes:
     return message.SerializeToString()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=tries(33))
 @given(st.lists(st.none() | wide_values, min_size=1, max_size=4))
 def test_what_is_written_is_read(values: list[Any]) -> None:
     payloads = [value and build(value) for value in values]
@@ -265,7 +266,7 @@ def test_what_is_no_message_is_told(files: bytes, message: str, payload: bytes) 
     assert found.array.null_count == 2
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=tries(50))
 @given(st.binary(max_size=40))
 def test_arbitrary_bytes_do_no_harm(payload: bytes) -> None:
     found = decode(WIDE_SET, "t.Wide", payload)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hypothesis.strategies as st
 import pytest
+from effort import tries
 from hypothesis import given, settings
 
 from sparkcache.errors import SourceError
@@ -36,7 +37,7 @@ def block_bytes(written: list[Entry], more: int) -> int:
     return 140 + max(len(entry.encode()) for entry in written) + more
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=tries(75))
 @given(topics, sizes, sizes, sizes, st.integers(1, 1000))
 def test_what_is_written_is_read(
     written: list[Entry], more: int, run_bytes: int, batch_bytes: int, chunk_bytes: int
@@ -50,7 +51,6 @@ def test_what_is_written_is_read(
     assert rows == expected_rows(written)
 
 
-@settings(deadline=None)
 @given(topics, sizes, sizes, st.data())
 def test_any_run_can_be_loaded_alone(
     written: list[Entry], more: int, run_bytes: int, data: st.DataObject
@@ -70,7 +70,7 @@ def test_any_run_can_be_loaded_alone(
     assert part == whole[first:behind]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=tries(75))
 @given(topics, sizes, sizes, st.data())
 def test_damage_is_told(
     written: list[Entry], more: int, run_bytes: int, data: st.DataObject
@@ -106,7 +106,6 @@ def test_damage_is_told(
     ]
 
 
-@settings(deadline=None)
 @given(topics, sizes, st.data())
 def test_short_data_is_refused_at_once(
     written: list[Entry], more: int, data: st.DataObject
@@ -124,7 +123,7 @@ def test_short_data_is_refused_at_once(
     assert error.value.found == f"{cut} bytes"
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=tries(50))
 @given(st.lists(st.binary(max_size=60), min_size=1, max_size=10), sizes)
 def test_arbitrary_entries_do_no_harm(written: list[bytes], run_bytes: int) -> None:
     rows, losses = read_topic(CONNECTOR, store(written), TOPIC, run_bytes=run_bytes)
@@ -134,7 +133,7 @@ def test_arbitrary_entries_do_no_harm(written: list[bytes], run_bytes: int) -> N
     assert found | lost <= set(range(len(written)))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=tries(50))
 @given(st.lists(entries, min_size=1, max_size=5), st.data())
 def test_damaged_entries_without_checksums_do_no_harm(
     written: list[Entry], data: st.DataObject

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from sparkcache import testing
 from sparkcache.errors import ConfigError, SourceError
@@ -312,7 +312,6 @@ def test_a_block_header_that_is_not_as_the_index_says(
     assert "0x26a66d32" in loss.expected
 
 
-@settings(deadline=None)
 @given(st.integers(0, len(GOOD.encode()) - 1), st.binary(min_size=1, max_size=16))
 def test_any_damage_leaves_every_entry_delivered_or_lost(at: int, new: bytes) -> None:
     data = GOOD.encode()

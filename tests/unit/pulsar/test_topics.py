@@ -6,6 +6,7 @@ import re
 
 import hypothesis.strategies as st
 import pytest
+from effort import tries
 from hypothesis import given, settings
 
 from sparkcache.connector import Selection
@@ -280,7 +281,7 @@ def test_a_skew_is_a_duration() -> None:
         CONNECTOR.decoding({"maxTimeSkew": "long"})
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=tries(50))
 @given(
     st.lists(st.integers(0, 3_000), min_size=1, max_size=30),
     st.integers(0, 100_000),

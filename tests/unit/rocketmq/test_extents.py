@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import hypothesis.strategies as st
 import pytest
+from effort import tries
 from hypothesis import given, settings
 
 from sparkcache.model import Extent, Run
@@ -117,7 +118,7 @@ def test_an_inner_batch_may_lie_in_two_extents() -> None:
     check_places(snapshot, writer.places, log_bases(store.named("COMMIT_LOG")))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=tries(33))
 @given(
     st.lists(
         st.lists(st.integers(0, 400), min_size=1, max_size=30), min_size=2, max_size=8

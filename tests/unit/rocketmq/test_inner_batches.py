@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from effort import tries
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -56,7 +57,7 @@ def test_a_number_that_is_wrong_in_one_place_costs_nothing(
         assert not found.losses
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tries(25))
 @given(
     st.lists(st.integers(0, 6), min_size=1, max_size=12),
     st.integers(0, 40),
@@ -73,7 +74,7 @@ def test_wherever_runs_end_each_message_comes_once(
         assert not found.losses
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tries(25))
 @given(
     st.lists(st.integers(0, 6), min_size=1, max_size=12),
     st.integers(0, 40),
@@ -103,7 +104,7 @@ def test_a_record_that_seems_to_be_none_of_the_batch_is_not_there_twice() -> Non
         assert sorted([*found.lost, *offsets]) == list(range(len(log.rows)))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=tries(20))
 @given(
     st.lists(st.integers(0, 6), min_size=6, max_size=12),
     st.sampled_from([1, 300, 1 << 20]),

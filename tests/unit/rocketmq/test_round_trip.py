@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from effort import tries
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -45,7 +46,7 @@ MESSAGES = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tries(25))
 @given(
     st.lists(MESSAGES, min_size=1, max_size=12),
     st.integers(0, (1 << 60)),
@@ -58,7 +59,7 @@ def test_round_trip(messages: list[Message], first: int, most: int) -> None:
     assert not found.losses
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=tries(20))
 @given(st.lists(MESSAGES, min_size=1, max_size=12), st.integers(1, 5))
 def test_runs_of_any_size(messages: list[Message], entries: int) -> None:
     log = write([message for message in messages if not message.inner] or [Message()])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hypothesis.strategies as st
 import pytest
+from effort import tries
 from hypothesis import given, settings
 
 from sparkcache.errors import SourceError
@@ -92,7 +93,7 @@ def test_times_that_are_all_equal(
     assert is_wanted or len(left) <= 1
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=tries(33))
 @given(
     st.lists(st.integers(0, 3_000), min_size=1, max_size=60),
     st.none() | st.integers(0, 60_000),
