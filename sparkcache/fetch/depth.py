@@ -7,6 +7,9 @@ read all of its runs and begins with what the settings allow. A scan that jumps 
 loaded ahead of, until it reads two runs that follow one another. When runs that were
 loaded for it go unread, the depth is halved.
 
+Some take a first run and leave: `LIMIT`, a look at a few rows. Where scans did so of
+late, the next one is loaded ahead of from its second run on.
+
 Source: the idea of a factor that grows with hits and falls with what expires unread is
 that of RocketMQ's first tiered store (2 to 24 times what a request asks for). Different
 here: counted in bytes, and by what is read, so that it needs no bounds of its own.
@@ -16,13 +19,46 @@ from __future__ import annotations
 
 ONE_RUN = 1  # less than any run has
 
+_CAUTIOUS = 2
+_MOST_LEFT = 4
+
+
+class Openings:
+    """How the scans of late went on behind their first run."""
+
+    def __init__(self) -> None:
+        self._left = 0
+
+    def __repr__(self) -> str:
+        return f"Openings({self._left} left)"
+
+    @property
+    def are_cautious(self) -> bool:
+        """Tell whether the next scan is likely to leave."""
+        return self._left >= _CAUTIOUS
+
+    def left(self) -> None:
+        """Note that a scan left before its second run."""
+        self._left = min(self._left + 1, _MOST_LEFT)
+
+    def went_on(self) -> None:
+        """Note that a scan read its second run."""
+        self._left = max(self._left - 1, 0)
+
+    def check(self) -> None:
+        """Assert the invariant. For tests."""
+        assert 0 <= self._left <= _MOST_LEFT
+
 
 class Depth:
     """The depth of one scan, in decoded bytes."""
 
-    def __init__(self, begin_bytes: int = ONE_RUN) -> None:
-        self._bytes = begin_bytes
+    def __init__(self, begin_bytes: int, openings: Openings | None = None) -> None:
+        self._openings = openings
+        self._is_cautious = openings is not None and openings.are_cautious
+        self._bytes = 0 if self._is_cautious else begin_bytes
         self._run_bytes = 0
+        self._reads = 0
 
     def __repr__(self) -> str:
         return f"Depth({self._bytes} bytes)"
@@ -39,12 +75,21 @@ class Depth:
 
     def read(self, size_bytes: int) -> None:
         """Note that the run was read that follows the last one."""
-        self._bytes += size_bytes
+        self._reads += 1
         self._run_bytes = size_bytes
+        if self._reads > 1 or not self._is_cautious:
+            self._bytes += size_bytes
+        if self._reads == 2 and self._openings is not None:
+            self._openings.went_on()
 
     def jump(self) -> None:
         """Note that runs were left out."""
         self._bytes = 0
+
+    def leave(self) -> None:
+        """Note that a reader left with runs still to come."""
+        if self._reads < 2 and self._openings is not None:
+            self._openings.left()
 
     def waste(self) -> None:
         """Note that a run was loaded and is gone unread."""

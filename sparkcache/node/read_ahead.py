@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from sparkcache.fetch.depth import ONE_RUN, Depth
+from sparkcache.fetch.depth import ONE_RUN, Depth, Openings
 from sparkcache.fetch.stretch import Scan
 from sparkcache.node.task import Task
 
@@ -134,6 +134,7 @@ class ReadAhead:
         self._scans: dict[ScanId, _Scan] = {}
         self._scan_of: dict[Task, _Scan] = {}
         self._unread: dict[RunKey, Depth] = {}
+        self._openings = Openings()
 
     def __repr__(self) -> str:
         return f"ReadAhead({len(self._scan_of)} tasks, {len(self._unread)} runs unread)"
@@ -156,6 +157,8 @@ class ReadAhead:
             return
         scan.tasks.discard(task)
         scan.idle_since_s = now_s
+        if any(task.coming(1)):
+            scan.depth.leave()
         self._abandon(task)
 
     def tick(self, now_s: float) -> None:
@@ -219,6 +222,7 @@ class ReadAhead:
 
     def check(self) -> None:
         """Assert the invariants. For tests."""
+        self._openings.check()
         for scan in self._scans.values():
             for part, follower in scan.coming.items():
                 assert (part < scan.frontier) == (follower.passed_s is not None)
@@ -276,8 +280,11 @@ class ReadAhead:
                 plan.is_stream or reader.consumer in plan.consumers
                 for plan in message.plans
             )
-            begin_bytes = message.settings.read_ahead_bytes if is_planned else ONE_RUN
-            self._scans[scan_id] = _Scan(Depth(begin_bytes))
+            self._scans[scan_id] = _Scan(
+                Depth(message.settings.read_ahead_bytes)
+                if is_planned
+                else Depth(ONE_RUN, self._openings)
+            )
         return self._scans[scan_id]
 
     def _abandon(self, task: Task) -> None:

@@ -8,7 +8,7 @@ import pytest
 from node_world import CONFIG, SIZE, Reader, World, key, plan, stretch
 from test_service import knowing
 
-from sparkcache.fetch.depth import Depth
+from sparkcache.fetch.depth import ONE_RUN, Depth
 from sparkcache.node.messages import Served
 
 LEDGERS = 32
@@ -152,6 +152,50 @@ def test_a_reader_that_wants_one_run_and_leaves_wastes_little() -> None:
     assert metrics.wasted_bytes == 2 * SIZE
 
 
+def test_where_readers_leave_after_one_run_the_next_ones_waste_nothing() -> None:
+    world = World()
+    world.loader()
+    for number in range(10):
+        reader = world.reader(stretch(number, 0, 50))
+        reader.ask()
+        world.settle()
+        reader.leave()
+    assert world.service.metrics().loaded_ahead == 2 * 2
+
+
+def test_a_reader_that_goes_on_where_others_left_is_read_ahead_of() -> None:
+    world = World()
+    world.loader()
+    for number in range(2):
+        reader = world.reader(stretch(number, 0, 50))
+        reader.ask()
+        world.settle()
+        reader.leave()
+    ahead = world.service.metrics().loaded_ahead
+    steady = world.reader(stretch(2, 0, 50))
+    for expected in (0, 0 + 1, 1 + 2):
+        steady.ask()
+        world.settle()
+        assert world.service.metrics().loaded_ahead - ahead == expected
+    steady.leave()
+    world.reader(stretch(3, 0, 50)).ask()
+    world.settle()
+    assert world.service.metrics().loaded_ahead - ahead == 3 + 2
+
+
+def test_who_reads_one_run_to_its_end_has_not_left() -> None:
+    world = World()
+    world.loader()
+    for number in range(5):
+        reader = world.reader(stretch(number, 0, 1))
+        reader.ask()
+        world.settle()
+        reader.leave()
+    world.reader(stretch(9, 0, 50)).ask()
+    world.settle()
+    assert world.service.metrics().loaded_ahead == 2
+
+
 def test_nothing_is_loaded_that_nobody_is_going_to_read() -> None:
     world = knowing()
     reader = world.of(10, 20)
@@ -176,7 +220,7 @@ def test_a_reader_beside_those_that_are_planned_is_not_planned_itself() -> None:
 
 
 def test_depth_is_what_was_read_so_far() -> None:
-    depth = Depth()
+    depth = Depth(ONE_RUN)
     depths = [depth.bytes]
     for _ in range(3):
         depth.read(1000)
