@@ -22,10 +22,9 @@ lint: venv
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# Those that start executors or wait for deadlines have the machine to themselves.
+# One more than cores: what starts an application waits most of the time.
 test: lint
-	$(PYTEST) -n auto --maxprocesses 4 --dist loadfile tests/unit
-	$(PYTEST) --ignore tests/unit
+	$(PYTEST) -n 3 --dist loadgroup --no-loadscope-reorder
 
 demo: venv
 	$(BIN)/python examples/demo.py

@@ -22,6 +22,7 @@ _OPTIONS = [
     "--headless=new",
     "--no-sandbox",
     "--disable-gpu",
+    "--disable-dev-shm-usage",
     "--window-size=1400,1000",
 ]
 
