@@ -2,12 +2,15 @@
 
     python examples/demo.py [--mib 64] [--latency-ms 20] [--warm-ups 1] [--json]
 
+Takes about a minute on two cores.
+
 Everything runs on this machine: an S3 server (moto), which waits a little before it
 answers, as S3 does, and counts what it sends; and Spark with two cores. The topic is
 written as a Pulsar broker offloads it. Each consumer reads all of it.
 
 Both ways are first gone once with a small topic. So the seconds told are those of the
-jobs: neither the start of Spark is among them nor that of the cache.
+jobs: neither the start of Spark is among them nor that of the cache. With --warm-ups 0
+the start of the cache is, and all else that is slow only once.
 
 The last line of the output is one JSON object; with --json it is all of it.
 """
