@@ -60,6 +60,7 @@ class Way:
 def summary(
     mib: int,
     latency_ms: float,
+    warm_ups: int,
     without: Way,
     with_cache: Way,
     written: list[tuple[int, int]],
@@ -84,6 +85,7 @@ def summary(
         "ledgers": len(written),
         "mib": mib,
         "latency_ms": latency_ms,
+        "warm_ups": warm_ups,
         "without": [_told(reading) for reading in without.readings],
         "with": [_told(reading) for reading in with_cache.readings],
     }
@@ -117,12 +119,17 @@ def tables(found: dict[str, Any]) -> Iterator[Table]:
 def remarks(found: dict[str, Any]) -> str:
     """Return what is to be known of the tables."""
     rows = "Rows are equal." if found["rows_equal"] else "[red]Rows differ.[/red]"
+    warm = (
+        "Both ways were warmed up with a small\ntopic: the start of Spark and of the "
+        "cache is not in the seconds."
+        if found["warm_ups"]
+        else "The start of\nthe cache is in the seconds, there was no warm-up."
+    )
     return (
         f"{rows} The topic has {found['topic_bytes'] / MIB:.1f} MiB in "
         f"{found['ledgers']} ledgers.\n"
-        f"S3 answers after {found['latency_ms']:g} ms. Both ways were warmed up with a "
-        "small topic:\nthe start of Spark and of the cache is not in the seconds. "
-        "Runs that were asked\nfor while they were on their way are no hits."
+        f"S3 answers after {found['latency_ms']:g} ms. {warm}\n"
+        "Runs that were asked for while they were on their way are no hits."
     )
 
 

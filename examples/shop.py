@@ -168,6 +168,24 @@ def features(orders: DataFrame) -> DataFrame:
     )
 
 
+def archive(orders: DataFrame) -> DataFrame:
+    """The orders themselves, one row each, as a table has them."""
+    order = _fields(
+        orders,
+        "order string, number long, customer struct<id: int, country: string>, "
+        "merchant string, currency string, total_cents long",
+    )
+    return order.select(
+        "order",
+        "number",
+        F.col("customer.id").alias("customer"),
+        F.col("customer.country").alias("country"),
+        "merchant",
+        "currency",
+        "total_cents",
+    )
+
+
 CONSUMERS = {"fraud": fraud, "billing": billing, "features": features}
 
 

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import shop
+from bucket import BUCKET, MIB, URL, offload, sent
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
@@ -35,28 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming import StreamingQuery
 
-MIB = 1 << 20
-BUCKET = "offload-bucket"
 THIRD_ATTEMPT = "cast(value as string) like '%\"attempts\": 3%'"
-
-
-def offload(server: S3Server, mib: int, ledgers: range) -> tuple[int, int]:
-    """Put ledgers of the topic into the bucket; return their bytes and messages."""
-    size_bytes = messages = 0
-    for stored, count in shop.offloaded(shop.TOPIC, mib * MIB, ledgers):
-        server.put(BUCKET, stored.key, stored.data, stored.metadata)
-        size_bytes += len(stored.data) if count else 0
-        messages += count
-    return size_bytes, messages
-
-
-def sent_bytes(server: S3Server) -> int:
-    """Return the bytes of the topic's data that the server has sent."""
-    return sum(
-        count.sent_bytes
-        for name, count in server.counts().items()
-        if not name.endswith(("/", "-index"))
-    )
 
 
 def start(orders: DataFrame, name: str, directory: Path) -> StreamingQuery:
@@ -71,30 +51,30 @@ def start(orders: DataFrame, name: str, directory: Path) -> StreamingQuery:
 
 def run(server: S3Server, spark: SparkSession, mib: int, directory: Path) -> dict:  # type: ignore[type-arg]
     """Do it; return what was found."""
-    topic_bytes, messages = offload(server, mib, range(1, 4))
+    topic_bytes, messages = offload(server, mib * MIB, range(1, 4))
     stream = (
         spark.readStream.format("sparkcache")
         .option("topic", shop.TOPIC)
         .option("maxBytesPerTrigger", "4m")
-    ).load(f"s3://{BUCKET}")
+    ).load(URL)
     alerts = start(stream.filter(THIRD_ATTEMPT), "alerts", directory)
     archive = start(stream.select("__ledgerId", "__entryId"), "archive", directory)
 
     orders = spark.read.format("sparkcache").option("topic", shop.TOPIC)
-    back_fill = shop.billing(orders.load(f"s3://{BUCKET}"))
+    back_fill = shop.billing(orders.load(URL))
     with sparkcache.plan(back_fill):
         billed = back_fill.agg(F.sum("orders")).first()
 
-    later_bytes, later = offload(server, mib // 2, range(4, 6))
+    later_bytes, later = offload(server, mib * MIB // 2, range(4, 6))
     for query in (alerts, archive):
         query.processAllAvailable()
-    fetched = sent_bytes(server)
+    fetched = sent(server).sent_bytes
     progress = [update["numInputRows"] for update in archive.recentProgress]
     for query in (alerts, archive):
         query.stop()
     archived = spark.read.parquet(str(directory / "archive" / "rows")).count()
     alerted = spark.read.parquet(str(directory / "alerts" / "rows")).count()
-    every = orders.load(f"s3://{BUCKET}").filter(THIRD_ATTEMPT)
+    every = orders.load(URL).filter(THIRD_ATTEMPT)
     return {
         "billed_rows": billed and billed[0],
         "archived_rows": archived,

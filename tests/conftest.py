@@ -11,10 +11,12 @@ import hypothesis
 import leaks
 import pyarrow as pa
 import pytest
+from delta_jars import require_jars
 from effort import tries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -59,6 +61,12 @@ def _nothing_is_left_behind() -> Iterator[None]:
     left = leaks.left_behind(before)
     if left:
         pytest.fail("left behind:\n  " + "\n  ".join(left), pytrace=False)
+
+
+@pytest.fixture(scope="session")
+def delta_jars(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """The jars of delta-spark. Skips, or fails, where they cannot be had."""
+    return require_jars(tmp_path_factory.mktemp("delta") / "jars")
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,8 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.spark
 def test_demo() -> None:
-    command = [sys.executable, "examples/demo.py", "--mib", "16", "--latency-ms", "0"]
+    options = ["--mib", "16", "--latency-ms", "0", "--warm-ups", "0"]
+    command = [sys.executable, "examples/demo.py", *options]
     done = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
     )

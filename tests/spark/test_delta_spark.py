@@ -6,13 +6,11 @@ CI=true in the environment they fail.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from delta_jars import COORDINATES, JarsMissingError, fetch_jars
 from delta_writer import DeltaSpark, delta_spark
 from pyspark.errors import PySparkException
 
@@ -26,17 +24,11 @@ pytestmark = pytest.mark.spark
 
 
 @pytest.fixture(scope="session")
-def sql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DeltaSpark]:
+def sql(
+    delta_jars: list[Path], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[DeltaSpark]:
     """Spark with Delta."""
-    directory = tmp_path_factory.mktemp("delta-spark")
-    try:
-        jars = fetch_jars(directory / "jars")
-    except JarsMissingError as error:
-        reason = f"{COORDINATES} cannot be had: {error}"
-        if os.environ.get("CI") == "true":
-            pytest.fail(reason)
-        pytest.skip(reason)
-    with delta_spark(jars, directory) as process:
+    with delta_spark(delta_jars, tmp_path_factory.mktemp("delta-spark")) as process:
         yield process
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from typing import TYPE_CHECKING
+
+import pytest
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,6 +34,17 @@ _POM = f"""\
 
 class JarsMissingError(Exception):
     """The jars cannot be had; says why."""
+
+
+def require_jars(directory: Path) -> list[Path]:
+    """Return the jars. Where they cannot be had, skip; with CI=true, fail."""
+    try:
+        return fetch_jars(directory)
+    except JarsMissingError as error:
+        reason = f"{COORDINATES} cannot be had: {error}"
+        if os.environ.get("CI") == "true":
+            pytest.fail(reason)
+        pytest.skip(reason)
 
 
 def fetch_jars(directory: Path) -> list[Path]:
