@@ -6,7 +6,7 @@ included:
     from sparkcache import pipelines as dp
 
 The decorators are pyspark's own. When a run is started, each scan of a topic in the
-flows that it will refresh is counted, and the plan ends with the run.
+flows that it will refresh is counted; the plan of a flow ends with the flow.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from pyspark.pipelines import (
 )
 from pyspark.sql.connect.client import SparkConnectClient
 
-from sparkcache.source.flows import plan_of
+from sparkcache.source.flows import under_plans
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
     from pyspark.sql.connect.observation import Observation
-    from pyspark.sql.connect.proto import Command, PipelineCommand
+    from pyspark.sql.connect.proto import Command
 
 __all__ = [
     "append_flow",
@@ -57,16 +57,7 @@ def _execute_planned(
     run = command.pipeline_command.start_run
     if not run.dataflow_graph_id or run.dry:
         return events
-    return _under_plan(events, client, run)
-
-
-def _under_plan(
-    events: Iterator[dict[str, Any]],
-    client: SparkConnectClient,
-    run: PipelineCommand.StartRun,
-) -> Iterator[dict[str, Any]]:
-    with plan_of(client, run):
-        yield from events
+    return under_plans(events, client, run)
 
 
 # The command is sent when its first event is wanted, and no hook comes before that.

@@ -2,13 +2,15 @@
 
 `spark-pipelines` runs the server of Spark Connect in its own process, unless it is told
 of another one. So the graph of flows can be seen there: once all are registered, in
-Python and SQL, and before the first one runs.
+Python and SQL, and before the first one runs. What the server tells of the run says
+which of them are over.
 """
 
 from __future__ import annotations
 
 import logging
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+import re
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
@@ -28,50 +30,80 @@ if TYPE_CHECKING:
 
     from sparkcache.consumers import Consumer
 
+_OVER = re.compile(
+    r"Flow '?(?P<flow>[^']+?)'? (has COMPLETED|has FAILED more than|SKIPPED|.*STOPPED)"
+)
+
 _log = logging.getLogger(__name__)
 
 
-def plan_of(
+def under_plans(
+    events: Iterator[dict[str, Any]],
+    client: SparkConnectClient,
+    run: PipelineCommand.StartRun,
+) -> Iterator[dict[str, Any]]:
+    """Yield what a server tells of a run, the flows of which are planned meanwhile."""
+    with ExitStack() as rest:
+        plans = _plans_of(client, run)
+        for plan in plans.values():
+            rest.push(plan)
+        for event in events:
+            told = getattr(event.get("pipeline_event_result"), "event", None)
+            over = _OVER.match(told.message) if told else None
+            if over and over["flow"] in plans:
+                plans[over["flow"]].close()
+            yield event
+
+
+def _plans_of(
     client: SparkConnectClient, run: PipelineCommand.StartRun
-) -> AbstractContextManager[object]:
-    """Plan all that the flows of a run are going to read, for as long as it lasts.
+) -> dict[str, ExitStack]:
+    """Plan all that each flow of a run is going to read, until its stack is closed.
 
     Never fails: the run is the same without it, and tells what is wrong with a flow.
     """
     context = SparkContext._active_spark_context
     if context is None:
         _log.warning("flows are not planned: their server is not in this process")
-        return nullcontext()
+        return {}
     try:
-        spark, consumers = _found(context, client, run)
+        spark, scans = _scans_of(context, client, run)
     except (ConfigError, SourceError, Py4JError, PySparkException) as error:
         reason = str(error).partition("\n\tat ")[0]
         _log.warning("flows are not planned: %s", reason)
-        return nullcontext()
-    _log.info("flows are planned, with %d scans of topics", len(consumers))
-    return planned([spark], consumers) if consumers else nullcontext()
+        return {}
+    _log.info("scans of topics that are planned: %s", scans)
+    return {flow: _begun(spark, consumers) for flow, consumers in scans.items()}
 
 
-def _found(
+def _begun(spark: SparkSession, consumers: tuple[Consumer, ...]) -> ExitStack:
+    stack = ExitStack()
+    stack.enter_context(planned([spark], consumers))
+    return stack
+
+
+def _scans_of(
     context: SparkContext, client: SparkConnectClient, run: PipelineCommand.StartRun
-) -> tuple[SparkSession, tuple[Consumer, ...]]:
-    """Return the server's session, and the scans in the flows that will be run."""
+) -> tuple[SparkSession, dict[str, tuple[Consumer, ...]]]:
+    """Return the server's session, and the scans of flows that will be run."""
     jvm: Any = context._jvm
-    holder = jvm.org.apache.spark.sql.connect.service.SparkConnectService
-    session = holder.getOrCreateIsolatedSession(
+    service = jvm.org.apache.spark.sql.connect.service.SparkConnectService
+    holder = service.getOrCreateIsolatedSession(
         client._user_id or "", client._session_id, jvm.scala.Option.empty()
     )
-    spark = SparkSession(context, session.session())
-    graphs = session.dataflowGraphRegistry()
-    graph = graphs.getDataflowGraphOrThrow(run.dataflow_graph_id).toDataflowGraph()
+    spark = SparkSession(context, holder.session())
+    graphs = holder.dataflowGraphRegistry()
+    defined = graphs.getDataflowGraphOrThrow(run.dataflow_graph_id).toDataflowGraph()
     with _active(spark):
-        flows = elements(graph.resolve().materializedFlows())
-        return spark, tuple(
-            consumer
-            for flow in flows
+        graph = defined.resolve()
+        if not graph.resolved():
+            return spark, {}  # the run ends with what is wrong before any flow begins
+        found = {
+            flow.identifier().unquotedString(): scans_of(DataFrame(flow.df(), spark))
+            for flow in elements(graph.materializedFlows())
             if is_refreshed(flow.destinationIdentifier().unquotedString(), run)
-            for consumer in scans_of(DataFrame(flow.df(), spark))
-        )
+        }
+    return spark, {flow: tuple(scans) for flow, scans in found.items() if scans}
 
 
 def is_refreshed(destination: str, run: PipelineCommand.StartRun) -> bool:

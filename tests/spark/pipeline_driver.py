@@ -3,7 +3,8 @@
     pipeline_driver.py BUCKET TOPIC DIRECTORY
 
 DIRECTORY is the current one, and gets tables and traces. Prints one JSON object: for
-each run how it ended, and how many runs of entries the node holds afterwards.
+each run how it ended, how many plans there were when its first event and when its last
+one came, and how many runs of entries the node holds afterwards.
 """
 
 from __future__ import annotations
@@ -92,20 +93,23 @@ def run(
     name: str,
     definitions: Callable[[SparkSession, Any, str], None],
     **selection: Any,
-) -> str:
-    """Run a pipeline; return `completed`, or the beginning of what went wrong."""
+) -> tuple[str, int, int]:
+    """Run a pipeline; return `completed`, or what went wrong, and numbers of plans."""
     graph = create_dataflow_graph(spark, None, None, {})
     registry = SparkConnectGraphElementRegistry(spark, graph)
     with graph_element_registration_context(registry):
         definitions(spark, registry, name)
     given = {"full_refresh": [], "full_refresh_all": False, "refresh": [], "dry": False}
     storage = Path(DIRECTORY, "storage").as_uri()
+    plans, outcome = [0], "completed"
     try:
-        for _ in start_run(spark, graph, storage=storage, **{**given, **selection}):
-            pass
+        for event in start_run(spark, graph, storage=storage, **{**given, **selection}):
+            if "pipeline_event_result" in event:
+                conf = spark.conf.get("spark.sparkcache.plans", "[]")
+                plans.append(len(json.loads(conf)))
     except PySparkException as error:
-        return str(error).partition("\n")[0]
-    return "completed"
+        outcome = str(error)
+    return outcome, max(plans[:2]), plans[-1]
 
 
 def main() -> None:
@@ -131,9 +135,9 @@ def main() -> None:
         ("failing", define_failing, {}),
         ("unresolved", define_unresolved, {}),
     ):
-        outcome = run(spark, name, definitions, **selection)
+        told = run(spark, name, definitions, **selection)
         held = sum(node_metrics(classic).values(), Metrics()).runs
-        found[name] = [outcome, held]
+        found[name] = [*told, held]
     spark.stop()
     print(json.dumps(found))
 

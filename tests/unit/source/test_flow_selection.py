@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from pyspark.sql.connect.client import SparkConnectClient
 from pyspark.sql.connect.proto import PipelineCommand
 
-from sparkcache.source.flows import is_refreshed, plan_of
+from sparkcache.source.flows import is_refreshed, under_plans
 
 
 @pytest.mark.parametrize(
@@ -33,6 +35,8 @@ def test_a_server_that_is_elsewhere_is_told_of(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     client = SparkConnectClient("sc://localhost:1")
-    with plan_of(client, PipelineCommand.StartRun(dataflow_graph_id="any")):
-        assert "flows are not planned" in caplog.text
+    run = PipelineCommand.StartRun(dataflow_graph_id="any")
+    events: list[dict[str, Any]] = [{"pipeline_command_result": None}]
+    assert list(under_plans(iter(events), client, run)) == events
+    assert "flows are not planned" in caplog.text
     client.close()
