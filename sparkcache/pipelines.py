@@ -6,7 +6,7 @@ included:
     from sparkcache import pipelines as dp
 
 The decorators are pyspark's own. When a run is started, each scan of a topic in the
-flows that it will refresh is counted; the plan of a flow ends with the flow.
+flows that it will refresh is counted; the plan ends with the last of these flows.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pyspark.pipelines import (
 )
 from pyspark.sql.connect.client import SparkConnectClient
 
-from sparkcache.source.flows import under_plans
+from sparkcache.source.flows import under_plan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,7 +57,7 @@ def _execute_planned(
     run = command.pipeline_command.start_run
     if not run.dataflow_graph_id or run.dry:
         return events
-    return under_plans(events, client, run)
+    return under_plan(events, client, run)
 
 
 # The command is sent when its first event is wanted, and no hook comes before that.

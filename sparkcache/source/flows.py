@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import re
 from contextlib import ExitStack, contextmanager
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
@@ -37,54 +38,54 @@ _OVER = re.compile(
 _log = logging.getLogger(__name__)
 
 
-def under_plans(
+def under_plan(
     events: Iterator[dict[str, Any]],
     client: SparkConnectClient,
     run: PipelineCommand.StartRun,
 ) -> Iterator[dict[str, Any]]:
-    """Yield what a server tells of a run, the flows of which are planned meanwhile."""
-    with ExitStack() as rest:
-        plans = _plans_of(client, run)
-        for plan in plans.values():
-            rest.push(plan)
+    """Yield what a server tells of a run, while what its flows read is planned.
+
+    One plan for all of them, since a task reads for every plan that it knows. It ends
+    with the last flow that reads a topic, however that ends, and with the run at last.
+    """
+    with ExitStack() as plan:
+        left = _begin(plan, client, run)
         for event in events:
             told = getattr(event.get("pipeline_event_result"), "event", None)
             over = _OVER.match(told.message) if told else None
-            if over and over["flow"] in plans:
-                plans[over["flow"]].close()
+            if over and over["flow"] in left:
+                left.remove(over["flow"])
+                if not left:
+                    plan.close()
             yield event
 
 
-def _plans_of(
-    client: SparkConnectClient, run: PipelineCommand.StartRun
-) -> dict[str, ExitStack]:
-    """Plan all that each flow of a run is going to read, until its stack is closed.
+def _begin(
+    plan: ExitStack, client: SparkConnectClient, run: PipelineCommand.StartRun
+) -> set[str]:
+    """Plan all that the flows of a run are going to read; return those that read any.
 
     Never fails: the run is the same without it, and tells what is wrong with a flow.
     """
     context = SparkContext._active_spark_context
     if context is None:
         _log.warning("flows are not planned: their server is not in this process")
-        return {}
+        return set()
     try:
         spark, scans = _scans_of(context, client, run)
     except (ConfigError, SourceError, Py4JError, PySparkException) as error:
         reason = str(error).partition("\n\tat ")[0]
         _log.warning("flows are not planned: %s", reason)
-        return {}
+        return set()
     _log.info("scans of topics that are planned: %s", scans)
-    return {flow: _begun(spark, consumers) for flow, consumers in scans.items()}
-
-
-def _begun(spark: SparkSession, consumers: tuple[Consumer, ...]) -> ExitStack:
-    stack = ExitStack()
-    stack.enter_context(planned([spark], consumers))
-    return stack
+    if scans:
+        plan.enter_context(planned([spark], tuple(chain(*scans.values()))))
+    return set(scans)
 
 
 def _scans_of(
     context: SparkContext, client: SparkConnectClient, run: PipelineCommand.StartRun
-) -> tuple[SparkSession, dict[str, tuple[Consumer, ...]]]:
+) -> tuple[SparkSession, dict[str, list[Consumer]]]:
     """Return the server's session, and the scans of flows that will be run."""
     jvm: Any = context._jvm
     service = jvm.org.apache.spark.sql.connect.service.SparkConnectService
@@ -103,7 +104,7 @@ def _scans_of(
             for flow in elements(graph.materializedFlows())
             if is_refreshed(flow.destinationIdentifier().unquotedString(), run)
         }
-    return spark, {flow: tuple(scans) for flow, scans in found.items() if scans}
+    return spark, {flow: scans for flow, scans in found.items() if scans}
 
 
 def is_refreshed(destination: str, run: PipelineCommand.StartRun) -> bool:

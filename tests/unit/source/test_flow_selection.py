@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql.connect.client import SparkConnectClient
 from pyspark.sql.connect.proto import PipelineCommand
 
-from sparkcache.source.flows import is_refreshed, under_plans
+from sparkcache.source.flows import is_refreshed, under_plan
 
 
 @pytest.mark.parametrize(
@@ -37,6 +37,6 @@ def test_a_server_that_is_elsewhere_is_told_of(
     client = SparkConnectClient("sc://localhost:1")
     run = PipelineCommand.StartRun(dataflow_graph_id="any")
     events: list[dict[str, Any]] = [{"pipeline_command_result": None}]
-    assert list(under_plans(iter(events), client, run)) == events
+    assert list(under_plan(iter(events), client, run)) == events
     assert "flows are not planned" in caplog.text
     client.close()
