@@ -85,7 +85,11 @@ def run_pipeline(spec: Path) -> None:
     command += ["--spec", str(spec), "--remote", "local[2]"]
     for conf in ("spark.python.unix.domain.socket.enabled=true", *QUIET):
         command += ["--conf", conf]
-    subprocess.run(command, cwd=spec.parent, check=True)
+    own = spec.parent / "tmp"  # what Spark forgets there goes with all the rest
+    own.mkdir()
+    options = f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} -Djava.io.tmpdir={own}"
+    environment = {**os.environ, "SPARK_SUBMIT_OPTS": options, "TMPDIR": str(own)}
+    subprocess.run(command, cwd=spec.parent, env=environment, check=True)
 
 
 def rows_of(spec: Path) -> dict[str, int]:
