@@ -60,5 +60,5 @@ def _execute_planned(
     return under_plan(events, client, run)
 
 
-# The command is sent when its first event is wanted, and no hook comes before that.
+# pyspark has no hook between the last flow's definition and the start of the run.
 SparkConnectClient.execute_command_as_iterator = _execute_planned  # type: ignore[method-assign, assignment]

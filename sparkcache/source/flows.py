@@ -113,9 +113,8 @@ def is_refreshed(destination: str, run: PipelineCommand.StartRun) -> bool:
     Where another schema has one of the same name, that is planned as well.
     """
     names = [*run.full_refresh_selection, *run.refresh_selection]
-    return not names or any(
-        f".{destination}".endswith(f".{name.replace('`', '')}") for name in names
-    )
+    wanted = tuple(f".{name.replace('`', '')}".lower() for name in names)
+    return not names or f".{destination}".lower().endswith(wanted)
 
 
 @contextmanager

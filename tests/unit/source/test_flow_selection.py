@@ -16,6 +16,7 @@ from sparkcache.source.flows import is_refreshed, under_plan
     [
         pytest.param([], [], True, id="all of them"),
         pytest.param([], ["orders"], True, id="by its name"),
+        pytest.param([], ["Orders"], True, id="in any case"),
         pytest.param(["shop.orders"], [], True, id="by schema and name"),
         pytest.param([], ["spark_catalog.shop.`orders`"], True, id="by all of it"),
         pytest.param(["other"], ["orders"], True, id="one or the other"),
