@@ -20,7 +20,7 @@ from sparkcache.source.progress_bar import drawn
 from sparkcache.storage import Traffic, open_storage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -51,30 +51,42 @@ def plan(*dataframes: DataFrame) -> Iterator[Plan]:
             "plan(): none of these DataFrames reads format('sparkcache'), or they are "
             "of a session of Spark Connect, whose plans cannot be seen"
         )
-    planned = Plan(uuid.uuid4().hex, consumers)
     sessions = list(dict.fromkeys(frame.sparkSession for frame in dataframes))
+    with planned(sessions, consumers) as begun:
+        yield begun
+
+
+@contextmanager
+def planned(
+    sessions: Sequence[SparkSession], consumers: tuple[Consumer, ...]
+) -> Iterator[Plan]:
+    """Have the tasks of these sessions tell the nodes of a plan; end it for all."""
+    begun = Plan(uuid.uuid4().hex, consumers)
     for spark in sessions:
-        _change_plans(spark, lambda plans: (*_without(plans, planned), planned))
+        _change_plans(spark, lambda plans: (*_without(plans, begun), begun))
     try:
-        yield planned
+        yield begun
     finally:
         if sessions[0].sparkContext._jsc is not None:  # else stopped, nodes and all
             for spark in sessions:
-                _change_plans(spark, lambda plans: _without(plans, planned))
-            executors.end_plans(sessions[0], (planned.id,))
+                _change_plans(spark, lambda plans: _without(plans, begun))
+            executors.end_plans(sessions[0], (begun.id,))
 
 
 def scans_of(dataframe: DataFrame) -> list[Consumer]:
     """Return the sparkcache scans in a DataFrame's plan, each as a consumer.
 
     The optimized plan is what will be run: a CTE that is used twice is there twice, a
-    branch that yields nothing is gone.
+    branch that yields nothing is gone. What streams is not optimized before it runs.
     """
     java_dataframe: Any = getattr(dataframe, "_jdf", None)
     if java_dataframe is None:
         return []
     conf = dict(dataframe.sparkSession.conf.getAll)
-    found = _scan_options(java_dataframe.queryExecution().optimizedPlan())
+    execution = java_dataframe.queryExecution()
+    found = _scan_options(
+        execution.analyzed() if dataframe.isStreaming else execution.optimizedPlan()
+    )
     return [consumer for options in found for consumer in _consumers(options, conf)]
 
 
@@ -82,9 +94,11 @@ def _consumers(options: Mapping[str, str], conf: Mapping[str, str]) -> list[Cons
     """Return a scan's consumers, one for each topic.
 
     Which topics they are is known from the bucket alone, unless a name can only be that
-    of one.
+    of one. A stream that begins behind all that is there reads none of it.
     """
     scan = ScanOptions.parse(options)
+    if scan.starts_latest:
+        return []
     connector = connectors.find(scan.connector)
     names: Iterable[str] = scan.selection.names
     if not names or not all(map(connector.names_one, names)):
@@ -139,6 +153,9 @@ def _scan_options(node: Any, reads: int = 1) -> Iterator[dict[str, str]]:  # noq
     if kind == "DataSourceV2Relation":
         if node.table().name() == SparkCacheSource.name():
             yield from [dict(node.options().asCaseSensitiveMap())] * reads
+    elif kind == "StreamingRelationV2":
+        if node.sourceName() == SparkCacheSource.name():
+            yield dict(node.extraOptions().asCaseSensitiveMap())
     elif kind == "InMemoryRelation":
         persisted = node.cacheBuilder()
         if not persisted.isCachedColumnBuffersLoaded():
@@ -147,11 +164,11 @@ def _scan_options(node: Any, reads: int = 1) -> Iterator[dict[str, str]]:  # noq
         reads = 2
     elif kind in {"Aggregate", "LocalLimit"}:  # an exchange, or no range to be cut
         reads = 1
-    for child in _elements(node.children()):
+    for child in elements(node.children()):
         if kind == "LocalLimit" and child.getClass().getSimpleName() == "Sort":
             child = child.child()
         yield from _scan_options(child, reads)
-    for query in _elements(node.subqueries()):
+    for query in elements(node.subqueries()):
         yield from _scan_options(query)
 
 
@@ -161,11 +178,12 @@ def _takes_a_sample(node: Any, kind: str) -> bool:  # noqa: ANN401
         return bool(node.__getattr__("global")())
     return kind == "RepartitionByExpression" and any(
         expression.getClass().getSimpleName() == "SortOrder"
-        for expression in _elements(node.partitionExpressions())
+        for expression in elements(node.partitionExpressions())
     )
 
 
-def _elements(sequence: Any) -> Iterator[Any]:  # noqa: ANN401 - a Scala Seq
+def elements(sequence: Any) -> Iterator[Any]:  # noqa: ANN401 - a Scala Seq
+    """Yield what is in it."""
     iterator = sequence.iterator()
     while iterator.hasNext():
         yield iterator.next()

@@ -1,0 +1,64 @@
+"""pyspark's declarative pipelines, whose flows are planned consumers.
+
+One file of definitions that imports this is enough for all of its pipeline, SQL files
+included:
+
+    from sparkcache import pipelines as dp
+
+The decorators are pyspark's own. When a run is started, each scan of a topic in the
+flows that it will refresh is counted; the plan ends with the last of these flows.
+"""
+
+from __future__ import annotations
+
+from functools import wraps
+from typing import TYPE_CHECKING
+
+from pyspark.pipelines import (
+    append_flow,
+    create_auto_cdc_flow,
+    create_sink,
+    create_streaming_table,
+    materialized_view,
+    table,
+    temporary_view,
+)
+from pyspark.sql.connect.client import SparkConnectClient
+
+from sparkcache.source.flows import under_plan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from pyspark.sql.connect.observation import Observation
+    from pyspark.sql.connect.proto import Command
+
+__all__ = [
+    "append_flow",
+    "create_auto_cdc_flow",
+    "create_sink",
+    "create_streaming_table",
+    "materialized_view",
+    "table",
+    "temporary_view",
+]
+
+_execute = SparkConnectClient.execute_command_as_iterator
+
+
+@wraps(_execute)
+def _execute_planned(
+    client: SparkConnectClient,
+    command: Command,
+    observations: dict[str, Observation] | None = None,
+) -> Iterator[dict[str, Any]]:
+    events = _execute(client, command, observations)
+    run = command.pipeline_command.start_run
+    if not run.dataflow_graph_id or run.dry:
+        return events
+    return under_plan(events, client, run)
+
+
+# pyspark has no hook between the last flow's definition and the start of the run.
+SparkConnectClient.execute_command_as_iterator = _execute_planned  # type: ignore[method-assign, assignment]
