@@ -24,10 +24,10 @@ class World:
         self.now_s = 0.0
         self._stages = 0
 
-    def begin(self, name: str, batch: int, first: int) -> None:
+    def begin(self, name: str, batch: int, first: int, scans: int = 1) -> None:
         """A stream begins a batch at an entry."""
         left = Consumer("a", Position(0, first))
-        self.cache.begin([Plan(name, (left,), batch)], self.now_s)
+        self.cache.begin([Plan(name, (left,) * scans, batch)], self.now_s)
         self.cache.check(self.now_s)
 
     def read(self, first: int, stop: int, *names: str) -> list[int]:
@@ -133,6 +133,17 @@ def test_a_batch_that_is_read_again_counts_once() -> None:
     world.batch(A, 1, 0, 40)
     world.read(0, 40, A)
     assert world.expected() == [0, 0, 0, 0, 1, 1, 1, 1]
+
+
+def test_a_stream_that_is_scanned_twice_by_its_query() -> None:
+    world = World()
+    world.begin(A, 1, 0)
+    world.begin(A, 2, 0, scans=2)
+    world.read(0, 40, A)
+    assert world.expected() == [1, 1, 1, 1, 2, 2, 2, 2]
+    world.now_s = 100.0
+    assert world.read(0, 40, A) == []
+    assert world.expected() == [0, 0, 0, 0, 2, 2, 2, 2]
 
 
 def test_a_run_that_two_batches_share_is_expected_until_the_second() -> None:
