@@ -21,7 +21,7 @@ from sparkcache.cache.run_cache import RunCache
 from sparkcache.consumers import Forecast
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from sparkcache.cache.cached_run import CachedRun
     from sparkcache.cache.engine import Engine
@@ -65,6 +65,15 @@ class PlannedCache(Generic[V]):
                 begun.append(plan)
                 self._recount(plan, now_s)
         return begun
+
+    def reach(
+        self, query: str, reached: Mapping[str, Position], now_s: float
+    ) -> list[Plan]:
+        """Note how far a query has read topics, wherever; return plans that move on."""
+        known = self._forecast.streams(query)
+        moved = [after for plan in known if (after := plan.behind(reached)) != plan]
+        self.begin(moved, now_s)
+        return moved
 
     def end(self, plan_ids: Iterable[str], now_s: float) -> list[CachedRun[V]]:
         """Forget plans for good, and what nobody else waits for.

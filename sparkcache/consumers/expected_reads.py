@@ -115,6 +115,14 @@ class ExpectedReads:
                 counted = True
         return counted
 
+    def streams(self, query: str) -> list[Plan]:
+        """Return the plans of the streams that a query reads."""
+        return [
+            progress.plan
+            for progress in self._active.values()
+            if progress.plan.is_stream and progress.plan.is_named((query,))
+        ]
+
     def is_stream(self, plan_id: str) -> bool:
         """Tell whether a plan is that of a stream that is under way."""
         progress = self._active.get(plan_id)

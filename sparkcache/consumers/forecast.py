@@ -120,6 +120,10 @@ class Forecast:
             self._tidy(name)
         return before
 
+    def streams(self, query: str) -> list[Plan]:
+        """Return the plans of the streams that a query reads."""
+        return self._expected.streams(query)
+
     def end(self, ids: Iterable[str]) -> list[Plan]:
         """Forget plans, for good: tasks that come late do not bring them back."""
         ended = self._expected.end(ids)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from sparkcache.model import Position
+from sparkcache.model import Position, is_placed
 
 if TYPE_CHECKING:
-    from collections.abc import Container
+    from collections.abc import Container, Mapping
 
     from sparkcache.model import RunKey
 
@@ -39,6 +39,17 @@ class Consumer:
             and (self.end is None or Position(key.ledger.id, key.run.first) < self.end)
         )
 
+    def is_of(self, name: str) -> bool:
+        """Tell whether it reads a topic of that name."""
+        return is_placed(self.topic, name)
+
+    def behind(self, reached: Position) -> Consumer | None:
+        """Return what is left of it behind what was read; None if nothing is."""
+        if self.end is not None and self.end <= reached:
+            return None
+        begins_there = self.start is not None and self.start >= reached
+        return self if begins_there else replace(self, start=reached)
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -48,8 +59,8 @@ class Plan:
         id: Tells it from others. That of a stream begins with its query's run, before
             a slash: it ends with that.
         consumers: The scans; of a stream, what it has not read, to no end.
-        batch: Which batch of a stream reads now, from 1 on; 0 if it is no stream. What
-            a later one says holds.
+        batch: Grows by two at least with each batch of a stream, from above 0; 0 if it
+            is no stream. What a later one says holds.
 
     """
 
@@ -65,6 +76,20 @@ class Plan:
     def is_named(self, ids: Container[str]) -> bool:
         """Tell whether any of these ids means it."""
         return self.id in ids or self.id.partition("/")[0] in ids
+
+    def behind(self, reached: Mapping[str, Position]) -> Plan:
+        """Return a stream's when its batch is done, and it has read topics up to there.
+
+        Topics are given by their names, whatever their places.
+        """
+        left = []
+        for consumer in self.consumers:
+            places = [at for name, at in reached.items() if consumer.is_of(name)]
+            left.append(consumer.behind(min(places)) if places else consumer)
+        consumers = tuple(filter(None, left))
+        if consumers == self.consumers:
+            return self
+        return replace(self, consumers=consumers, batch=self.batch + 1)
 
     def reads(self, key: RunKey) -> int:
         """Return how many of its consumers read a run."""

@@ -113,6 +113,13 @@ def beginning(start: Position | None, there: Sequence[Span]) -> Marks:
     return {begin.ledger: Mark(0, 0)}
 
 
+def reached(marks: Marks) -> Position:
+    """Return up to where all was read of what was there when a batch was planned."""
+    begun = [ledger for ledger, mark in marks.items() if mark.next < mark.stop]
+    ledger = min(begun, default=max(marks))
+    return Position(ledger, marks[ledger].next)
+
+
 def unread(marks: Marks, there: Sequence[Span]) -> list[Span]:
     """Return what of the entries that there are comes next, in order."""
     found = []

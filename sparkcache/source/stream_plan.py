@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from sparkcache.source.stream_offsets import Marks
 
 
+_STEP = 2  # leaves room for a node that is told that the batch is done
+
+
 @dataclass
 class StreamPlan:
     """Of one stream, batch after batch.
@@ -39,13 +42,12 @@ class StreamPlan:
 
     def next(self, batch: object, begin: Mapping[str, Marks], found: Available) -> Plan:
         """Return it for a scan of a batch, which is read from `begin` on."""
-        if batch != self._batch:
-            self._batch, self._cut = batch, 0
-            self._number += 1
-        self._cut += 1
-        if self._cut > self._scans:
-            self._scans = self._cut
-            self._number += 1
+        is_new = batch != self._batch
+        self._batch = batch
+        self._cut = 1 if is_new else self._cut + 1
+        if is_new or self._cut > self._scans:
+            self._number += _STEP
+        self._scans = max(self._scans, self._cut)
         consumers = [
             Consumer(placed(topic, self.root), *ends)
             for topic, there in found.spans.items()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadMaxBytes
@@ -11,6 +12,7 @@ from stream_world import ALL, MESSAGES, TOPIC, World, all_of, batches, entries
 from sparkcache import connector as connectors
 from sparkcache.errors import ConfigError, SourceError
 from sparkcache.model import Position
+from sparkcache.source import stream_offsets
 from sparkcache.source.options import ScanOptions
 
 
@@ -231,12 +233,26 @@ def test_what_a_stream_has_to_read_has_no_end(world: World) -> None:
     world.offload(3, 4)
     world.offload(7, 4)
     (late, *_) = reader.partitions(end, reader.latestOffset(end, ALL))
-    assert (late.stream.id, late.stream.batch) == (first.stream.id, 2)
+    assert (late.stream.id, late.stream.batch) == (first.stream.id, 4)
     ranges = [(consumer.start, consumer.end) for consumer in late.stream.consumers]
     assert ranges == [
         (Position(3, 0), Position(3, 4)),
         (Position(7, 0), None),
     ]
+
+
+@pytest.mark.parametrize(
+    ("marks", "reached"),
+    [
+        ({"0": 0}, "0:0"),
+        ({"3": 24, "9": 12}, "9:12"),
+        ({"3": 24, "5": "7 of 24", "9": 12}, "5:7"),
+    ],
+    ids=["nothing", "all there was", "not all of what came late"],
+)
+def test_how_far_a_stream_has_come(marks: Any, reached: str) -> None:
+    (of_topic,) = stream_offsets.parse({TOPIC: marks}).values()
+    assert str(stream_offsets.reached(of_topic)) == reached
 
 
 def test_options_of_the_other_kind() -> None:

@@ -150,4 +150,4 @@ def test_a_stream_that_is_joined_with_itself_is_expected_twice(world: World) -> 
     for start, end in pairwise(offsets):
         plans = [reader.partitions(start, end)[0].stream for _ in range(2)]
         found.append([(plan.batch, len(plan.consumers)) for plan in plans])
-    assert found[:2] == [[(1, 1), (2, 2)], [(3, 2), (3, 2)]]
+    assert found[:2] == [[(2, 1), (4, 2)], [(6, 2), (6, 2)]]
