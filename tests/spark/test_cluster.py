@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -113,24 +112,12 @@ class Application:
 
 
 @pytest.fixture(scope="module")
-def work_dir() -> Iterator[None]:
-    """Where Spark puts the executors' files, whatever it is told."""
-    directory = Path(pyspark.__file__).parent / "work"
-    existed = directory.exists()
-    yield
-    if not existed:
-        shutil.rmtree(directory, ignore_errors=True)
-
-
-@pytest.fixture(scope="module")
 def topic(tmp_path_factory: pytest.TempPathFactory) -> Topic:
     return write(tmp_path_factory.mktemp("topic") / "bucket")
 
 
 @pytest.fixture(scope="module")
-def application(
-    topic: Topic, tmp_path_factory: pytest.TempPathFactory, work_dir: None
-) -> Application:
+def application(topic: Topic, tmp_path_factory: pytest.TempPathFactory) -> Application:
     """One with two executors, which has ended."""
     log = tmp_path_factory.mktemp("log")
     done = subprocess.run(
