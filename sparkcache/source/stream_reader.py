@@ -8,6 +8,7 @@ rows. See `stream_offsets` for what offsets are.
 from __future__ import annotations
 
 import logging
+import zlib
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf
@@ -55,13 +56,22 @@ _log = logging.getLogger(__name__)
 
 
 class StreamPartition(InputPartition):
-    """A partition of a batch, its topic as it was, and what the stream has to read."""
+    """A partition of a batch, its topic as it was, and what the stream has to read.
 
-    def __init__(self, partition: ScanPartition, topic: TopicMap, stream: Plan) -> None:
+    That names all topics of the stream, in each of its partitions: so it is packed.
+    """
+
+    def __init__(self, partition: ScanPartition, topic: TopicMap, told: bytes) -> None:
         super().__init__(partition)
         self.partition = partition
         self.topic = topic
-        self.stream = stream
+        self._told = told
+
+    @property
+    def stream(self) -> Plan:
+        """What the stream has to read."""
+        (plan,) = settings.decode_plans(zlib.decompress(self._told).decode())
+        return plan
 
 
 @dataclass
@@ -174,8 +184,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 maps[name] = TopicMap(snapshot.ledgers)
                 of_batch += [(Consumer(name, *ends), snapshot) for ends in ranges]
         stream = self._plan.next((start, end), begin, found)
+        told = zlib.compress(settings.encode_plans((stream,)).encode(), level=1)
         return [
-            StreamPartition(part, maps[part.consumer.topic], stream)
+            StreamPartition(part, maps[part.consumer.topic], told)
             for part in cut(self.scan, self.config, self._storage, of_batch)
         ]
 
