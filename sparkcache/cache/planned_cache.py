@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from sparkcache.cache.counters import Counters
 from sparkcache.cache.ring_cache import RingCache
 from sparkcache.cache.run_cache import RunCache
-from sparkcache.consumers import Forecast
+from sparkcache.consumers import Consumers, Forecast
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -196,7 +196,8 @@ class PlannedCache(Generic[V]):
         """Count the reads to come anew of what a plan reads; return what has none."""
         called_off = []
         topics = dict.fromkeys(consumer.topic for consumer in plan.consumers)
-        for key in filter(plan.reads, self.runs.keys_of(topics)):
+        reads = Consumers(plan.consumers).reads
+        for key in filter(reads, self.runs.keys_of(topics)):
             expected = self._forecast.expected(key)
             is_held = self.runs.set_expected(key, expected, now_s)
             if is_held and not expected:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sparkcache.model import Position, is_placed
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Mapping
+    from collections.abc import Container, Iterable, Mapping
 
     from sparkcache.model import RunKey
 
@@ -91,6 +91,19 @@ class Plan:
             return self
         return replace(self, consumers=consumers, batch=self.batch + 1)
 
+
+class Consumers:
+    """Several by their topics, so that it is of few that each run is asked about."""
+
+    def __init__(self, consumers: Iterable[Consumer]) -> None:
+        self._of_topic: dict[str, list[Consumer]] = {}
+        for consumer in consumers:
+            self._of_topic.setdefault(consumer.topic, []).append(consumer)
+
+    def __repr__(self) -> str:
+        return f"Consumers(of {len(self._of_topic)} topics)"
+
     def reads(self, key: RunKey) -> int:
-        """Return how many of its consumers read a run."""
-        return sum(consumer.reads(key) for consumer in self.consumers)
+        """Return how many of them read a run."""
+        of_topic = self._of_topic.get(key.ledger.topic, ())
+        return sum(consumer.reads(key) for consumer in of_topic)
