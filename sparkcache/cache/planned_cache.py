@@ -53,7 +53,8 @@ class PlannedCache(Generic[V]):
     def begin(self, plans: Iterable[Plan], now_s: float) -> list[Plan]:
         """Take up plans; return those that were neither known nor over already.
 
-        A stream that is known moves on.
+        A stream that is known moves on. With a new run of its query, the one before it
+        is over, whether or not anybody has said so.
         """
         begun = []
         for plan in plans:
@@ -64,6 +65,7 @@ class PlannedCache(Generic[V]):
             elif self._forecast.begin(plan):
                 begun.append(plan)
                 self._recount(plan, now_s)
+                self.end(self._forecast.runs_before(plan), now_s)
         return begun
 
     def reach(

@@ -126,6 +126,11 @@ class ExpectedReads:
             if progress.plan.is_stream and progress.plan.is_named((query,))
         ]
 
+    def runs_before(self, plan: Plan) -> list[str]:
+        """Return earlier runs of a stream's query that nobody has ended yet."""
+        active = (progress.plan for progress in self._active.values())
+        return [other.run for other in active if plan.follows(other)]
+
     def is_stream(self, plan_id: str) -> bool:
         """Tell whether a plan is that of a stream that is under way."""
         progress = self._active.get(plan_id)

@@ -56,8 +56,8 @@ class Plan:
     """The consumers that were planned together, or what a stream has still to read.
 
     Attributes:
-        id: Tells it from others. That of a stream begins with its query's run, before
-            a slash: it ends with that.
+        id: Tells it from others. That of a stream has three parts: its query's run,
+            with which it ends; its query, of which one run follows another; itself.
         consumers: The scans; of a stream, what it has not read, to no end.
         batch: Grows by two at least with each batch of a stream, from above 0; 0 if it
             is no stream. What a later one says holds.
@@ -73,9 +73,19 @@ class Plan:
         """Whether it is that of a stream."""
         return self.batch > 0
 
+    @property
+    def run(self) -> str:
+        """The run of the query that reads a stream."""
+        return self.id.partition("/")[0]
+
+    def follows(self, other: Plan) -> bool:
+        """Tell whether both are streams', of two runs of one query."""
+        mine, its = self.id.split("/")[1:-1], other.id.split("/")[1:-1]
+        return any(mine) and mine == its and self.run != other.run
+
     def is_named(self, ids: Container[str]) -> bool:
         """Tell whether any of these ids means it."""
-        return self.id in ids or self.id.partition("/")[0] in ids
+        return self.id in ids or self.run in ids
 
     def behind(self, reached: Mapping[str, Position]) -> Plan:
         """Return a stream's when its batch is done, and it has read topics up to there.

@@ -16,7 +16,8 @@ from sparkcache.model import Position, ReadToken, RunKey, Slot
 TTL = replace(PULSAR, create_s=1e9, after_read_s=5.0, expected_s=1e9)
 SETTINGS = Settings(8, 100, TTL, Policy.NEXT_READ, continue_s=30.0)
 RUNS = 8  # of the topic, of ten entries each
-A, B = "run-a/1", "run-b/1"
+A, B = "run-a/query-a/1", "run-b/query-b/1"
+A_AGAIN = "run-c/query-a/2"
 TOPIC = "s3://bucket#a"
 
 
@@ -223,6 +224,16 @@ def test_a_stopped_stream_is_not_waited_for(name: str) -> None:
     assert world.expected() == [0] * RUNS
     world.now_s = 100.0
     assert world.held() == set()
+
+
+def test_a_query_that_runs_again_is_not_waited_for_twice() -> None:
+    world = World()
+    world.begin(A, 2, 20)
+    world.begin(B, 2, 40)
+    world.begin(A_AGAIN, 2, 60)
+    assert world.expected() == [0, 0, 0, 0, 1, 1, 2, 2]
+    world.begin(A, 4, 0)
+    assert world.expected() == [0, 0, 0, 0, 1, 1, 2, 2]
 
 
 @pytest.mark.parametrize(
