@@ -11,6 +11,10 @@ class ConfigError(SparkCacheError, ValueError):
     """An option or setting is wrong. The message names it and what would do."""
 
 
+class NoSuchTopicError(ConfigError):
+    """A topic is wanted of which nothing is stored, at least not yet."""
+
+
 class SourceError(SparkCacheError):
     """An object is missing, refused, corrupt or changed. Spark retries the task.
 

@@ -33,6 +33,11 @@ def placed(topic: str, root: str) -> str:
     return f"{root}#{topic}"
 
 
+def is_placed(topic: str, name: str) -> bool:
+    """Tell whether a topic as it is called here has that name, in whichever place."""
+    return topic.endswith(f"#{name}")
+
+
 @dataclass(frozen=True, slots=True)
 class ObjectId:
     """One version of one stored object, or one that is only ever appended to.

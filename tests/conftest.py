@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import boto3
@@ -11,6 +13,7 @@ import hypothesis
 import leaks
 import pyarrow as pa
 import pytest
+import spark_home
 from delta_jars import require_jars
 from effort import tries
 
@@ -27,13 +30,18 @@ SHORT_LIVED_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """A session of the tests ends before what an optimizing compiler takes is paid back."""
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     hypothesis.settings.register_profile(
         "sparkcache", max_examples=tries(30), deadline=None
     )
     hypothesis.settings.load_profile("sparkcache")
     leaks.become_reaper()
     os.environ.setdefault("SPARK_SUBMIT_OPTS", SHORT_LIVED_JVM)
+    if "SPARK_HOME" not in os.environ:
+        home = TemporaryDirectory(prefix="spark-home-")
+        config.add_cleanup(home.cleanup)
+        spark_home.link(Path(home.name))
+        os.environ["SPARK_HOME"] = home.name
     # What these open when they are first used, they keep.
     pa.array([1]).sum()
     boto3.session.Session().get_available_services()

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from cachetools import LRUCache
 
 from sparkcache.connector import LedgerMap, Snapshot
-from sparkcache.errors import ConfigError
+from sparkcache.errors import ConfigError, NoSuchTopicError
 from sparkcache.model import Ledger, placed
 from sparkcache.progress import steps
 from sparkcache_pulsar import frames, names, unfolding
@@ -85,9 +85,7 @@ class Catalog:
                 if matches(name) or matches(names.without_partition(name))
             ]
             if not found:
-                raise ConfigError(
-                    self._unknown(str(selection), selection.pattern.pattern)
-                )
+                raise self._unknown(str(selection), selection.pattern.pattern)
         chosen = list(dict.fromkeys(found))
         if self._manifest is not None and len(chosen) > 1:
             raise ConfigError(
@@ -120,7 +118,7 @@ class Catalog:
             self.snapshot(name)  # it may be there, and not to be read
             found = self._matching(name)
         if not found:
-            raise ConfigError(self._unknown(f"topic={name!r}", name))
+            raise self._unknown(f"topic={name!r}", name)
         return found
 
     def _matching(self, name: str) -> list[str]:
@@ -171,7 +169,7 @@ class Catalog:
             found.missing += map(given_up, listing.anybodys)
         return found
 
-    def _unknown(self, option: str, like: str) -> str:
+    def _unknown(self, option: str, like: str) -> NoSuchTopicError:
         found = self._find(like)
         topics = found.topics
         close = get_close_matches(like, sorted(topics), _TOPICS_TOLD, cutoff=0.6)
@@ -179,7 +177,7 @@ class Catalog:
         there_is = f"there is {', '.join(told)}" if told else "there is none at all"
         more = f" and {len(topics) - len(told)} more" if len(topics) > len(told) else ""
         beside = f"; beside {_of_nobody(found.nameless)}" if found.nameless else ""
-        return (
+        return NoSuchTopicError(
             f"option {option}: no offloaded ledger of it in {self._storage.root}; "
             f"{there_is}{more}{beside}"
         )

@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from sparkcache.connector import LedgerMap, Snapshot
-from sparkcache.errors import ConfigError
+from sparkcache.errors import NoSuchTopicError
 from sparkcache.model import Extent, Ledger, placed
 from sparkcache_rocketmq.extents import EXTENT_BYTES
 from sparkcache_rocketmq.flat_files import QueueFiles, read_queues
@@ -120,13 +120,13 @@ class Catalog:
                 return queue
         raise self._unknown(f"topic={topic!r}", topic)
 
-    def _unknown(self, option: str, like: str) -> ConfigError:
+    def _unknown(self, option: str, like: str) -> NoSuchTopicError:
         names = [str(queue) for queue in self._queues]
         close = get_close_matches(like, names, _QUEUES_TOLD, cutoff=0.6)
         told = close or names[:_QUEUES_TOLD]
         there_is = f"there is {', '.join(told)}" if told else "there is none at all"
         more = f" and {len(names) - len(told)} more" if len(names) > len(told) else ""
-        return ConfigError(
+        return NoSuchTopicError(
             f"option {option}: no tiered queue of it in {self._storage.root}; "
             f"{there_is}{more}"
         )

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from sparkcache.cache.counters import Counters
 from sparkcache.cache.ring_cache import RingCache
 from sparkcache.cache.run_cache import RunCache
-from sparkcache.consumers import Forecast
+from sparkcache.consumers import Consumers, Forecast
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from sparkcache.cache.cached_run import CachedRun
     from sparkcache.cache.engine import Engine
@@ -53,7 +53,8 @@ class PlannedCache(Generic[V]):
     def begin(self, plans: Iterable[Plan], now_s: float) -> list[Plan]:
         """Take up plans; return those that were neither known nor over already.
 
-        A stream that is known moves on.
+        A stream that is known moves on. With a new run of its query, the one before it
+        is over, whether or not anybody has said so.
         """
         begun = []
         for plan in plans:
@@ -64,7 +65,17 @@ class PlannedCache(Generic[V]):
             elif self._forecast.begin(plan):
                 begun.append(plan)
                 self._recount(plan, now_s)
+                self.end(self._forecast.runs_before(plan), now_s)
         return begun
+
+    def reach(
+        self, query: str, reached: Mapping[str, Position], now_s: float
+    ) -> list[Plan]:
+        """Note how far a query has read topics, wherever; return plans that move on."""
+        known = self._forecast.streams(query)
+        moved = [after for plan in known if (after := plan.behind(reached)) != plan]
+        self.begin(moved, now_s)
+        return moved
 
     def end(self, plan_ids: Iterable[str], now_s: float) -> list[CachedRun[V]]:
         """Forget plans for good, and what nobody else waits for.
@@ -187,7 +198,8 @@ class PlannedCache(Generic[V]):
         """Count the reads to come anew of what a plan reads; return what has none."""
         called_off = []
         topics = dict.fromkeys(consumer.topic for consumer in plan.consumers)
-        for key in filter(plan.reads, self.runs.keys_of(topics)):
+        reads = Consumers(plan.consumers).reads
+        for key in filter(reads, self.runs.keys_of(topics)):
             expected = self._forecast.expected(key)
             is_held = self.runs.set_expected(key, expected, now_s)
             if is_held and not expected:

@@ -20,6 +20,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from sparkcache.consumers.plan import Consumers
 from sparkcache.model import Position
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ _ENDED_REMEMBERED = 10_000
 @dataclass(slots=True)
 class _Progress:
     plan: Plan
+    consumers: Consumers
     reads: Counter[RunKey] = field(default_factory=Counter)
     done: dict[ReadToken, int] = field(default_factory=dict)
 
@@ -52,7 +54,7 @@ class ExpectedReads:
         """Take up a plan; False if it is known or over already."""
         if plan.id in self._active or plan.is_named(self._ended):
             return False
-        self._active[plan.id] = _Progress(plan)
+        self._active[plan.id] = _Progress(plan, Consumers(plan.consumers))
         return True
 
     def move(self, plan: Plan) -> Plan | None:
@@ -60,10 +62,11 @@ class ExpectedReads:
         progress = self._active.get(plan.id)
         if progress is None or plan.batch <= progress.plan.batch:
             return None
+        consumers = Consumers(plan.consumers)
         reads = Counter(
-            {key: n for key, n in progress.reads.items() if plan.reads(key)}
+            {key: n for key, n in progress.reads.items() if consumers.reads(key)}
         )
-        self._active[plan.id] = _Progress(plan, reads)
+        self._active[plan.id] = _Progress(plan, consumers, reads)
         return progress.plan
 
     def end(self, ids: Iterable[str]) -> list[Plan]:
@@ -84,7 +87,7 @@ class ExpectedReads:
     def expected(self, key: RunKey) -> int:
         """Return how many planned reads of a run are still to come."""
         return sum(
-            max(progress.plan.reads(key) - progress.reads[key], 0)
+            max(progress.consumers.reads(key) - progress.reads[key], 0)
             for progress in self._active.values()
         )
 
@@ -110,10 +113,23 @@ class ExpectedReads:
             progress.done[token] = ordinal
             if progress.plan.is_stream and _goes_on(key, end):
                 continue
-            if progress.reads[key] < progress.plan.reads(key):
+            if progress.reads[key] < progress.consumers.reads(key):
                 progress.reads[key] += 1
                 counted = True
         return counted
+
+    def streams(self, query: str) -> list[Plan]:
+        """Return the plans of the streams that a query reads."""
+        return [
+            progress.plan
+            for progress in self._active.values()
+            if progress.plan.is_stream and progress.plan.is_named((query,))
+        ]
+
+    def runs_before(self, plan: Plan) -> list[str]:
+        """Return earlier runs of a stream's query that nobody has ended yet."""
+        active = (progress.plan for progress in self._active.values())
+        return [other.run for other in active if plan.follows(other)]
 
     def is_stream(self, plan_id: str) -> bool:
         """Tell whether a plan is that of a stream that is under way."""
@@ -125,7 +141,7 @@ class ExpectedReads:
         assert not self._ended.keys() & self._active.keys()
         for progress in self._active.values():
             for key, reads in progress.reads.items():
-                assert 0 <= reads <= progress.plan.reads(key)
+                assert 0 <= reads <= progress.consumers.reads(key)
 
 
 def _goes_on(key: RunKey, end: Position | None) -> bool:

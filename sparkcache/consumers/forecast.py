@@ -120,6 +120,14 @@ class Forecast:
             self._tidy(name)
         return before
 
+    def streams(self, query: str) -> list[Plan]:
+        """Return the plans of the streams that a query reads."""
+        return self._expected.streams(query)
+
+    def runs_before(self, plan: Plan) -> list[str]:
+        """Return earlier runs of a stream's query that nobody has ended yet."""
+        return self._expected.runs_before(plan)
+
     def end(self, ids: Iterable[str]) -> list[Plan]:
         """Forget plans, for good: tasks that come late do not bring them back."""
         ended = self._expected.end(ids)

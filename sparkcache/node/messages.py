@@ -1,6 +1,6 @@
 """What tasks, the node and its loaders say to each other.
 
-    task -> node      Open, Take, Finish, EndPlans, Ask, AskTopics, AskStatus
+    task -> node      Open, Take, Finish, Reached, EndPlans, Ask, AskTopics, AskStatus
     node -> task      Served and Streamed (with a descriptor), Placed, Failed, Refused,
                       Patience, Told, ToldTopics, Status
     node -> loader    Start, Grant, Deny, Cancel, Prepare, Forget, Unmap
@@ -27,7 +27,7 @@ from sparkcache.errors import SourceError
 from sparkcache.fetch.load import Load
 from sparkcache.fetch.stretch import Scan, Stretch
 from sparkcache.metrics import Metrics, TopicMetrics
-from sparkcache.model import Slot
+from sparkcache.model import Position, Slot
 
 PROTOCOL_VERSION = 4
 
@@ -72,6 +72,13 @@ class Finish(Message, frozen=True):
 
     read: tuple[tuple[int, int], ...] = ()
     released: tuple[tuple[int, int], ...] = ()
+
+
+class Reached(Message, frozen=True):
+    """A query has read topics up to there: by name, whatever their places."""
+
+    query: str
+    topics: dict[str, Position]
 
 
 class EndPlans(Message, frozen=True):
@@ -238,7 +245,9 @@ class Ended(Message, frozen=True):
     retries: int
 
 
-FromTask: TypeAlias = Open | Take | Finish | EndPlans | Ask | AskTopics | AskStatus
+FromTask: TypeAlias = (
+    Open | Take | Finish | Reached | EndPlans | Ask | AskTopics | AskStatus
+)
 ToTask: TypeAlias = (
     Served
     | Placed

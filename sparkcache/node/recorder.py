@@ -42,6 +42,7 @@ class Recorder:
         self._tasks: dict[Reading, int] = {}
         self._sizes: dict[RunKey, int] = {}
         self._opened = 0
+        self._batches: dict[str, int] = {}  # of streams
 
     def __repr__(self) -> str:
         return f"Recorder({self._file.name if self._file else 'off'})"
@@ -78,10 +79,20 @@ class Recorder:
     def begin(self, plans: Iterable[Plan]) -> None:
         """Plans begin; those known already make no difference."""
         for plan in plans:
-            self._event(Begin(plan))
+            if not plan.is_stream:  # what streams begin, `move` tells
+                self._event(Begin(plan))
+
+    def move(self, plans: Iterable[Plan]) -> None:
+        """Streams begin batches, or are done with them."""
+        for plan in plans:
+            if plan.batch > self._batches.get(plan.id, 0):
+                self._batches[plan.id] = plan.batch
+                self._event(Begin(plan))
 
     def end(self, plan_ids: tuple[str, ...]) -> None:
         """Plans end."""
+        for plan_id in [one for one in self._batches if one.startswith(plan_ids)]:
+            del self._batches[plan_id]
         self._event(Over(plan_ids))
 
     def open(
@@ -144,6 +155,7 @@ class Recorder:
         self._lines.clear()
         self._tasks.clear()
         self._sizes.clear()
+        self._batches.clear()
 
     def _run(self, key: RunKey, stored_bytes: int) -> None:
         """Have a run known, and its size as soon as that is."""

@@ -30,6 +30,7 @@ from sparkcache.node.messages import (
     Loaded,
     Open,
     Passed,
+    Reached,
     Streamed,
     Take,
 )
@@ -233,6 +234,8 @@ class _TaskConnection:
                 service.take(task, message)
             case Finish() if task.scan is not None:
                 service.finish(task, message)
+            case Reached():
+                service.reached(message)
             case EndPlans():
                 service.end_plans(message)
             case Ask():

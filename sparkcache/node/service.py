@@ -30,11 +30,11 @@ from sparkcache.node.recorder import Recorder
 from sparkcache.node.run_store import RunStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from sparkcache.cache import CachedRun, Ttl
     from sparkcache.config import CacheConfig
-    from sparkcache.consumers import Reader, Reading
+    from sparkcache.consumers import Plan, Reader, Reading
     from sparkcache.fetch.stretch import Scan
     from sparkcache.metrics import Metrics, TopicMetrics
     from sparkcache.model import RunKey, Slot
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         Finish,
         Open,
         Passed,
+        Reached,
         Take,
     )
     from sparkcache.node.task import Peer, Span, Task
@@ -122,7 +123,7 @@ class Service:
         begun = self._store.planned.begin(message.plans, self._now())
         self._recorder.begin(begun)
         self._counts.progress.begin(begun)
-        self._counts.progress.move(message.plans)
+        self._move(message.plans)
         task.begin(message.scan)
         if message.scan.stretches:
             plan_ids = tuple(plan.id for plan in message.plans)
@@ -178,6 +179,12 @@ class Service:
             task.reading = None
         self.loads.leave(task)
         self._ahead.close(task, self._now())
+        self.loads.proceed()
+
+    def reached(self, message: Reached) -> None:
+        """A query has done a batch, by tasks of this executor or of others."""
+        now_s = self._now()
+        self._move(self._store.planned.reach(message.query, message.topics, now_s))
         self.loads.proceed()
 
     def end_plans(self, message: EndPlans) -> None:
@@ -350,6 +357,11 @@ class Service:
         self.loads.check()
         self._ahead.check()
         assert set(self.loads.waiting()) == {t for t in self._tasks if t.waiting}
+
+    def _move(self, plans: Iterable[Plan]) -> None:
+        """Write down how far streams have come."""
+        self._recorder.move(plans)
+        self._counts.progress.move(plans)
 
     def _settle(self, task: Task, message: Take | Finish) -> None:
         """Note what a task has read, and what it maps no longer."""

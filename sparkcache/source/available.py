@@ -7,13 +7,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from sparkcache import connector as connectors
-from sparkcache.errors import ConfigError
+from sparkcache.connector import Selection, Snapshot
+from sparkcache.errors import NoSuchTopicError
 from sparkcache.source.stream_offsets import Span, between, spans
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
-    from sparkcache.connector import Catalog, Snapshot, Storage
+    from sparkcache.connector import Catalog, Storage
     from sparkcache.source.options import ScanOptions
     from sparkcache.source.stream_offsets import Marks
 
@@ -38,12 +39,12 @@ class Available:
     ) -> Available:
         """Look at the storage; what is known may be trimmed altogether.
 
-        Raises ConfigError if there is nothing of the scan and nothing is known of it,
-        SourceError if what is stored is not what its index says.
+        Raises ConfigError if there is nothing of a name of the scan, and nothing is
+        known of it; SourceError if what is stored is not what its index says.
         """
         catalog = connectors.find(scan.connector).catalog(storage, scan.given)
         names = dict.fromkeys([*_select(scan, catalog, known), *known])
-        return cls({name: catalog.snapshot(name) for name in names})
+        return cls({name: _snapshot(catalog, name, known) for name in names})
 
     @cached_property
     def spans(self) -> Mapping[str, list[Span]]:
@@ -61,9 +62,32 @@ class Available:
 
 
 def _select(scan: ScanOptions, catalog: Catalog, known: Collection[str]) -> list[str]:
+    """Return the topics that there are; topics may come to match a pattern later."""
     try:
         return list(catalog.select(scan.selection))
-    except ConfigError:
-        if not known:
+    except NoSuchTopicError:
+        found: list[str] = []
+        for name in scan.selection.names:
+            found += _named(scan, catalog, name, known)
+        return found
+
+
+def _named(
+    scan: ScanOptions, catalog: Catalog, name: str, known: Collection[str]
+) -> Sequence[str]:
+    try:
+        return catalog.select(Selection((name,)))
+    except NoSuchTopicError:
+        is_of = connectors.find(scan.connector).is_of
+        if not any(is_of(topic, name) for topic in known):
             raise
-        return []
+        return ()
+
+
+def _snapshot(catalog: Catalog, name: str, known: Collection[str]) -> Snapshot:
+    try:
+        return catalog.snapshot(name)
+    except NoSuchTopicError:
+        if name not in known:
+            raise
+        return Snapshot(())

@@ -19,6 +19,7 @@ from sparkcache.node.messages import (
     AskStatus,
     AskTopics,
     EndPlans,
+    Reached,
     Status,
     Told,
     ToldTopics,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from sparkcache.metrics import Metrics, TopicMetrics
+    from sparkcache.model import Position
     from sparkcache.node.messages import Message
 
 _TIMEOUT_S = 10.0
@@ -45,11 +47,20 @@ def end_plans(spark: SparkSession, ids: tuple[str, ...]) -> None:
 
     Never fails: what was planned has been done, and must not be lost for this.
     """
+    _tell(spark, EndPlans(ids))
+
+
+def tell_reached(spark: SparkSession, query: str, topics: dict[str, Position]) -> None:
+    """Tell the nodes how far a streaming query has read topics. Never fails."""
+    _tell(spark, Reached(query, topics))
+
+
+def _tell(spark: SparkSession, message: Message) -> None:
     try:
-        _on_executors(spark, Ask(), ids)
+        _on_executors(spark, Ask(), (message,))
     except (Py4JError, PySparkException) as error:
         reason = str(error).partition("\n\tat ")[0]
-        _log.warning("nodes were not told that plans %s are over: %s", ids, reason)
+        _log.warning("nodes were not told %s: %s", message, reason)
 
 
 def node_metrics(spark: SparkSession) -> dict[str, Metrics]:
@@ -81,14 +92,14 @@ def node_statuses(spark: SparkSession) -> list[tuple[str, bytes]]:
 
 
 def _on_executors(
-    spark: SparkSession, question: Message, ids: tuple[str, ...] = ()
+    spark: SparkSession, question: Message, told: tuple[Message, ...] = ()
 ) -> list[tuple[str, ToTask]]:
     """Ask every node, once; those that are not reached do not answer."""
     context = spark.sparkContext
     tasks = context.defaultParallelism * _TASKS_PER_CORE
 
     def speak(_: Iterable[int]) -> Iterator[tuple[str, ToTask]]:
-        return _speak(question, ids)
+        return _speak(question, told)
 
     before = context.getLocalProperty(_DESCRIPTION)
     context.setLocalProperty(_DESCRIPTION, "sparkcache: speak to the nodes")
@@ -99,7 +110,9 @@ def _on_executors(
         context.setLocalProperty(_DESCRIPTION, cast("str", before))  # None unsets it
 
 
-def _speak(question: Message, ids: tuple[str, ...]) -> Iterator[tuple[str, ToTask]]:
+def _speak(
+    question: Message, told: tuple[Message, ...]
+) -> Iterator[tuple[str, ToTask]]:
     """Speak to this executor's node, if it has one; in a task."""
     try:
         address = Address.of_this_executor()
@@ -107,8 +120,8 @@ def _speak(question: Message, ids: tuple[str, ...]) -> Iterator[tuple[str, ToTas
     except (CacheUnavailable, OSError):
         return
     try:
-        if ids:
-            channel.send(EndPlans(ids))
+        for message in told:
+            channel.send(message)
         channel.send(question)
         answer, _ = channel.receive()
     except CacheUnavailable:

@@ -220,6 +220,15 @@ class ScanOptions:
                     "out here"
                 )
 
+    def means(self, topic: str) -> bool:
+        """Tell whether a topic is one of the scan's, whatever is stored."""
+        is_of = connectors.find(self.connector).is_of
+        if self.selection.pattern is None:
+            return any(is_of(topic, name) for name in self.selection.names)
+        matches = self.selection.pattern.fullmatch  # a name of several topics, too
+        names = filter(matches, (topic[:end] for end in range(len(topic), 0, -1)))
+        return any(is_of(topic, name) for name in names)
+
     def check_offsets(self, topics: Sequence[str]) -> None:
         """Raise ConfigError if offsets are of a topic that is none of the scan's."""
         self._check_names(topics, connectors.find(self.connector).is_of)
@@ -233,7 +242,7 @@ class ScanOptions:
                     raise ConfigError(
                         f"option {offsets.option}={offsets.given!r}: {name} is not of "
                         "this scan; give a position for all, or JSON such as "
-                        f'{{"{topics[0]}": "{offsets.nothing}"}}'
+                        f'{{"{next(iter(topics), name)}": "{offsets.nothing}"}}'
                     )
 
     def consumer(self, topic: str) -> Consumer:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sparkcache import connector as connectors
+from sparkcache.errors import SourceError
 from sparkcache.fetch.load import Load, begin, fetch
 
 if TYPE_CHECKING:
@@ -29,10 +30,13 @@ class RowSamples:
         return f"RowSamples({len(self._known)} extents)"
 
     def rows(self, ledger: Ledger, extent: Extent) -> float:
-        """Return how many rows an entry has, at least one. Raises SourceError."""
+        """Return how many rows an entry has, at least one."""
         known = self._known.get((ledger, extent))
         if known is None:
-            known = self._known[ledger, extent] = self._look(ledger, extent)
+            try:
+                known = self._known[ledger, extent] = self._look(ledger, extent)
+            except SourceError:
+                return 1.0
         return known
 
     def _look(self, ledger: Ledger, extent: Extent) -> float:

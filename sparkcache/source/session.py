@@ -10,7 +10,7 @@ from sparkcache.source.broadcast import BroadcastRef
 from sparkcache.source.datasource import SparkCacheSource
 from sparkcache.source.given_conf import given
 from sparkcache.source.planner_progress import listen_once
-from sparkcache.source.streams import EndedQueries
+from sparkcache.source.streams import QueryListener
 from sparkcache.ui.jar import PLUGIN, plugin_jar
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def install(spark: SparkSession, config: CacheConfig | None = None) -> None:
     task carries along: so it reaches scans that were loaded before, and a setting can
     be changed later by `spark.conf.set("spark.sparkcache.maxBytes", "2g")`.
 
-    Nodes are told of every streaming query of the session that ends.
+    Nodes are told of every streaming query of the session: how far it is, and its end.
     In a terminal or a notebook, what takes long to plan is shown as a progress bar.
 
     Args:
@@ -75,7 +75,7 @@ _listening: WeakSet[SparkSession] = WeakSet()
 
 
 def _listen(spark: SparkSession) -> None:
-    """Have nodes told of streaming queries that end, once for each session."""
+    """Have nodes told of streaming queries, once for each session."""
     if spark not in _listening:
         _listening.add(spark)
-        spark.streams.addListener(EndedQueries(spark))
+        spark.streams.addListener(QueryListener(spark))

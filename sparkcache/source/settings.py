@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from sparkcache.consumers import Consumer
 
 _JOB_GROUP = "spark.jobGroup.id"  # the run's id, if a query has set it
+_QUERY_ID = "sql.streaming.queryId"
 _EXECUTION_ID = "spark.sql.execution.id"
 
 _log = logging.getLogger(__name__)
@@ -36,7 +37,8 @@ class TaskSettings:
             job that comes without the session's conf, such as `df.rdd.count()`.
         config: The settings in force, options of the scan apart.
         plans: The plans under way.
-        query: The run of the streaming query that it belongs to; empty if to none.
+        run: The run of the streaming query that it belongs to; empty if to none.
+        query: That query, whatever its run.
 
     """
 
@@ -44,6 +46,7 @@ class TaskSettings:
     epoch: int
     config: CacheConfig
     plans: tuple[Plan, ...]
+    run: str = ""
     query: str = ""
 
     def plans_of(self, stream: Plan | None) -> tuple[Plan, ...]:
@@ -54,7 +57,7 @@ class TaskSettings:
         """
         if stream is None:
             return self.plans
-        return (replace(stream, id=f"{self.query}/{stream.id}"),)
+        return (replace(stream, id=f"{self.run}/{self.query}/{stream.id}"),)
 
 
 def of_task(context: TaskContext, part: int, base: CacheConfig | None) -> TaskSettings:
@@ -72,6 +75,7 @@ def of_task(context: TaskContext, part: int, base: CacheConfig | None) -> TaskSe
         CacheConfig.resolve(conf=properties, base=base),
         decode_plans(context.getLocalProperty(PLANS_CONF)),
         context.getLocalProperty(_JOB_GROUP) or "",
+        context.getLocalProperty(_QUERY_ID) or "",
     )
 
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
+from sparkcache.errors import ConfigError
 from sparkcache.model import Loss, Position
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ class Mark:
 
 Marks: TypeAlias = dict[int, Mark]  # by ledger
 
+EARLIEST: Marks = {0: Mark(0, 0)}
+
 
 @dataclass(frozen=True, slots=True)
 class Span:
@@ -66,11 +69,17 @@ class Span:
 
 
 def parse(offset: Mapping[str, Mapping[str, int | str]]) -> dict[str, Marks]:
-    """Read an offset; raises ValueError."""
-    return {
-        topic: {int(ledger): Mark.parse(mark) for ledger, mark in of_topic.items()}
-        for topic, of_topic in offset.items()
-    }
+    """Read an offset; raises ConfigError."""
+    try:
+        return {
+            topic: {int(ledger): Mark.parse(mark) for ledger, mark in of_topic.items()}
+            for topic, of_topic in offset.items()
+        }
+    except (ValueError, AttributeError) as error:
+        raise ConfigError(
+            f"the checkpoint has the offset {offset!r}, which is none of this source: "
+            "give another checkpointLocation"
+        ) from error
 
 
 def written(offset: Mapping[str, Marks]) -> dict[str, dict[str, int | str]]:
@@ -104,6 +113,13 @@ def beginning(start: Position | None, there: Sequence[Span]) -> Marks:
     return {begin.ledger: Mark(0, 0)}
 
 
+def reached(marks: Marks) -> Position:
+    """Return up to where all was read of what was there when a batch was planned."""
+    begun = [ledger for ledger, mark in marks.items() if mark.next < mark.stop]
+    ledger = min(begun, default=max(marks))
+    return Position(ledger, marks[ledger].next)
+
+
 def unread(marks: Marks, there: Sequence[Span]) -> list[Span]:
     """Return what of the entries that there are comes next, in order."""
     found = []
@@ -122,7 +138,7 @@ def between(start: Marks, end: Marks) -> list[Span]:
     found = []
     for ledger, mark in sorted(end.items()):
         known = start.get(ledger)
-        first = 0 if known is None else known.next
+        first = 0 if known is None or _is_renewed(known, mark.stop) else known.next
         if first < mark.next:
             found.append(Span(ledger, first, mark.next))
     return found
@@ -152,15 +168,29 @@ def to_come(
     marks: Marks, there: Sequence[Span]
 ) -> list[tuple[Position, Position | None]]:
     """Return the ranges that a stream has still to read, the last one without end."""
-    ranges = joined(unread(marks, there), there)
+    ranges = joined(unread(renewed(marks, there), there), there)
     if ranges and ranges[-1][1].ledger == there[-1].ledger:
         return [*ranges[:-1], (ranges[-1][0], None)]
     behind = Position(there[-1].ledger, there[-1].stop) if there else Position(0, 0)
     return [*ranges, (behind, None)]
 
 
+def renewed(marks: Marks, there: Iterable[Span]) -> Marks:
+    """Return marks that begin anew in ledgers that did.
+
+    Where a topic is deleted and made again, ledgers of a connector that numbers them by
+    their place have their old names, and fewer entries than were read.
+    """
+    anew = {
+        span.ledger: Mark(0, 0)
+        for span in there
+        if span.ledger in marks and _is_renewed(marks[span.ledger], span.stop)
+    }
+    return marks | anew
+
+
 def lost(marks: Marks, there: Sequence[Span], uri: str) -> list[Loss]:
-    """Return what should come next and is gone."""
+    """Return what should come next and is gone, or was there and is no more."""
     present = {span.ledger: span for span in there}
     found = []
     for ledger, mark in sorted(marks.items()):
@@ -168,6 +198,8 @@ def lost(marks: Marks, there: Sequence[Span], uri: str) -> list[Loss]:
         last = (mark.stop if span is None else span.first) - 1
         if mark.next <= last:
             found.append(_loss(uri, ledger, mark.next, last))
+        elif span is not None and _is_renewed(mark, span.stop):
+            found.append(_made_anew(uri, span, mark.next - 1))
     return found
 
 
@@ -179,7 +211,8 @@ def lost_between(
     found = []
     for span in between(start, end):
         has = present.get(span.ledger, Span(span.ledger, span.stop, span.stop))
-        begins_known = span.ledger in start or span.ledger not in present
+        is_known = span.ledger in start and start[span.ledger].next <= span.first
+        begins_known = is_known or span.ledger not in present
         if span.first < has.first and begins_known:
             found.append(_loss(uri, span.ledger, span.first, has.first - 1))
         if has.stop < span.stop:
@@ -206,6 +239,17 @@ def advanced(marks: Marks, there: Sequence[Span], read: Iterable[Span]) -> Marks
     for ledger in sorted(trimmed)[:-1]:
         del after[ledger]
     return after
+
+
+def _is_renewed(mark: Mark, stop: int) -> bool:
+    """Tell whether a ledger has fewer entries than were read of it."""
+    return stop < mark.next
+
+
+def _made_anew(uri: str, span: Span, last: int) -> Loss:
+    expected = "entries that a stream has read"
+    found = "a ledger that ends before them: the topic was made anew, and is read anew"
+    return Loss(uri, 0, span.ledger, span.stop, last, expected, found)
 
 
 def _loss(uri: str, ledger: int, first: int, last: int) -> Loss:

@@ -7,7 +7,8 @@ rows. See `stream_offsets` for what offsets are.
 
 from __future__ import annotations
 
-import uuid
+import logging
+import zlib
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf
@@ -24,14 +25,15 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from sparkcache import connector as connectors
-from sparkcache.consumers import Consumer, Plan
-from sparkcache.errors import ConfigError
+from sparkcache.consumers import Consumer
+from sparkcache.errors import ConfigError, NoSuchTopicError
 from sparkcache.model import placed
 from sparkcache.source import settings, stream_offsets
 from sparkcache.source.admission import Limit, Rules, admit
 from sparkcache.source.available import Available
 from sparkcache.source.sampling import RowSamples
 from sparkcache.source.scan_partition import ScanPartition, cut
+from sparkcache.source.stream_plan import StreamPlan
 from sparkcache.source.topic_map import TopicMap
 from sparkcache.storage import Traffic, open_storage
 
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 
     from sparkcache.config import CacheConfig
     from sparkcache.connector import Storage
+    from sparkcache.consumers import Plan
     from sparkcache.model import Loss
     from sparkcache.source.options import ScanOptions
     from sparkcache.source.stream_offsets import Marks, Span
@@ -49,18 +52,26 @@ if TYPE_CHECKING:
 
     Offset: TypeAlias = dict[str, dict[str, int | str]]
 
-
-_EARLIEST: Marks = {0: stream_offsets.Mark(0, 0)}
+_log = logging.getLogger(__name__)
 
 
 class StreamPartition(InputPartition):
-    """A partition of a batch, its topic as it was, and what the stream has to read."""
+    """A partition of a batch, its topic as it was, and what the stream has to read.
 
-    def __init__(self, partition: ScanPartition, topic: TopicMap, stream: Plan) -> None:
+    That names all topics of the stream, in each of its partitions: so it is packed.
+    """
+
+    def __init__(self, partition: ScanPartition, topic: TopicMap, told: bytes) -> None:
         super().__init__(partition)
         self.partition = partition
         self.topic = topic
-        self.stream = stream
+        self._told = told
+
+    @property
+    def stream(self) -> Plan:
+        """What the stream has to read."""
+        (plan,) = settings.decode_plans(zlib.decompress(self._told).decode())
+        return plan
 
 
 @dataclass
@@ -79,10 +90,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     topic_reader: TopicReader
     _found: Available | None = None
     _target: Available | None = None
+    _is_bounded: bool = False
     _is_idle: bool = False
-    _told: set[Loss] = field(default_factory=set)
-    _id: str = field(default_factory=lambda: uuid.uuid4().hex)
-    _batches: int = 0
+    _told: set[Loss | str] = field(default_factory=set)
 
     def __reduce__(self) -> tuple[object, ...]:
         return StreamReader, (self.scan, self.config, self.topic_reader)
@@ -92,6 +102,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> Offset:
         """Return where a query begins that has no checkpoint."""
         there = self._find().spans
+        if not there:
+            _log.warning("%s: nothing is there yet", self.scan.selection)
         self.scan.check_offsets(list(there))
         if self.scan.starts_latest:
             return self._behind(there)
@@ -114,22 +126,26 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Read what is there now, and nothing that comes later."""
+        self._is_bounded = True
         try:
             self._target = self._find()
-        except ConfigError:  # told by initialOffset, unless it was there once
-            self._target = Available({})
+        except NoSuchTopicError:  # which may be known, and trimmed since
+            self._target = None
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
         """Return where the next batch ends; where it starts if there is nothing new."""
         begin = stream_offsets.parse(start)
-        found = self._target or self._find(begin)
-        topics = dict.fromkeys([*begin, *found.spans])
-        marks = {topic: begin.get(topic) or _EARLIEST for topic in topics}
-        unread = {}
-        for topic in topics:
+        known = self._of_scan(begin)
+        found = self._target or self._find(known)
+        if self._is_bounded:
+            self._target = found
+        marks, unread = {}, {}
+        for topic in dict.fromkeys([*known, *found.spans]):
             there = found.spans.get(topic, [])
-            lost = stream_offsets.lost(marks[topic], there, self.scan.root)
+            of_topic = known.get(topic) or stream_offsets.EARLIEST
+            lost = stream_offsets.lost(of_topic, there, self.scan.root)
             self._report(topic, lost)
+            marks[topic] = stream_offsets.renewed(of_topic, there)
             if spans := stream_offsets.unread(marks[topic], there):
                 unread[topic] = spans
         self._is_idle = not unread
@@ -151,7 +167,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: Offset, end: Offset) -> list[StreamPartition]:
         """Cut a batch; the versions of its objects are pinned."""
-        begin, stop = stream_offsets.parse(start), stream_offsets.parse(end)
+        begin = self._of_scan(stream_offsets.parse(start))
+        stop = self._of_scan(stream_offsets.parse(end))
         found = self._target or self._found
         if found is None or not found.has(begin, stop):
             found = self._find(stop)
@@ -166,9 +183,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 snapshot = found.snapshots[topic]
                 maps[name] = TopicMap(snapshot.ledgers)
                 of_batch += [(Consumer(name, *ends), snapshot) for ends in ranges]
-        stream = self._next_batch(begin, found)
+        stream = self._plan.next((start, end), begin, found)
+        told = zlib.compress(settings.encode_plans((stream,)).encode(), level=1)
         return [
-            StreamPartition(part, maps[part.consumer.topic], stream)
+            StreamPartition(part, maps[part.consumer.topic], told)
             for part in cut(self.scan, self.config, self._storage, of_batch)
         ]
 
@@ -193,25 +211,34 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             lambda extent: connector.runs(extent, self.config.run_bytes),
         )
 
+    @cached_property
+    def _plan(self) -> StreamPlan:
+        return StreamPlan(self.scan.root)
+
+    def _of_scan(self, offset: dict[str, Marks]) -> dict[str, Marks]:
+        """Return an offset without topics that are none of the scan's any more."""
+        others = [topic for topic in offset if not self.scan.means(topic)]
+        if others:
+            told = (
+                f"the checkpoint has offsets of {', '.join(others)}, and option "
+                f"{self.scan.selection} means other topics"
+            )
+            if self.scan.fail_on_data_loss:
+                raise ConfigError(
+                    f"{told}: give another checkpointLocation, or options that mean "
+                    "all of them, or failOnDataLoss=false, which leaves these out"
+                )
+            if told not in self._told:
+                _log.warning("%s: these are left out", told)
+                self._told.add(told)
+        return {topic: of for topic, of in offset.items() if topic not in others}
+
     def _find(self, known: dict[str, Marks] | None = None) -> Available:
         """List what there is; not without a pause if there was nothing new."""
         if self._is_idle:
             Event().wait(self.scan.poll_interval_s)
         self._found = Available.find(self.scan, self._storage, list(known or ()))
         return self._found
-
-    def _next_batch(self, begin: dict[str, Marks], found: Available) -> Plan:
-        """Return what the stream has to read, from this batch on."""
-        self._batches += 1
-        consumers = []
-        for topic, there in found.spans.items():
-            marks = begin.get(topic) or _EARLIEST
-            name = placed(topic, self.scan.root)
-            consumers += [
-                Consumer(name, first, end)
-                for first, end in stream_offsets.to_come(marks, there)
-            ]
-        return Plan(self._id, tuple(consumers), self._batches)
 
     def _behind(self, spans: Mapping[str, list[Span]]) -> Offset:
         """Return the offset behind all that is there."""

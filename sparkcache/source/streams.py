@@ -1,43 +1,106 @@
-"""Told of streaming queries that end, so that nodes wait for them no longer."""
+"""Told of streaming queries, so that nodes know how far each has come, and of its end.
+
+A task of a query tells the node of its own executor from where on the query reads. What
+it read elsewhere, other nodes would still keep for it.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import json
+import time
+from typing import TYPE_CHECKING, cast
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from sparkcache.source import executors
+from sparkcache.errors import ConfigError
+from sparkcache.source import executors, stream_offsets
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from uuid import UUID
+
+    from py4j.java_gateway import JavaObject
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.listener import (
         QueryIdleEvent,
         QueryProgressEvent,
         QueryStartedEvent,
         QueryTerminatedEvent,
+        StreamingQueryProgress,
     )
 
+    from sparkcache.model import Position
 
-class EndedQueries(StreamingQueryListener):
-    """Tells the nodes, by a small job."""
+_TELL_EVERY_S = 10.0
+
+
+class QueryListener(StreamingQueryListener):
+    """Tells the nodes, by small jobs: of a query that is busy one in a while."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
+        self._reached: dict[UUID, dict[str, Position]] = {}
+        self._untold: set[UUID] = set()
+        self._told_s: dict[UUID, float] = {}
 
     def __repr__(self) -> str:
-        return "EndedQueries()"
+        return f"QueryListener({len(self._reached)} queries)"
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
         """Do nothing: a query is known by its first task."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
-        """Do nothing: tasks tell where it is."""
+        """Note where a query is."""
+        run = event.progress.runId
+        reached = _reached(event.progress)
+        if reached and reached != self._reached.get(run):
+            self._reached[run] = reached
+            self._untold.add(run)
+        if time.monotonic() >= self._told_s.get(run, 0.0) + _TELL_EVERY_S:
+            self._tell(run)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        """Do nothing: it goes on."""
+        """Tell of the last batch, unless that was done."""
+        self._tell(event.runId)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         """End what the run of the query has still to read."""
-        context: Any = self._spark.sparkContext._jsc
-        if context is not None and not context.sc().isStopped():  # else nodes are, too
+        self._reached.pop(event.runId, None)
+        self._told_s.pop(event.runId, None)
+        self._untold.discard(event.runId)
+        if self._context() is not None:
             executors.end_plans(self._spark, (str(event.runId),))
+
+    def _tell(self, run: UUID) -> None:
+        if run not in self._untold:
+            return
+        self._untold.discard(run)
+        context = self._context()
+        if context is not None and not context.isLocal():  # else it has one node
+            executors.tell_reached(self._spark, str(run), self._reached[run])
+            self._told_s[run] = time.monotonic()
+
+    def _context(self) -> JavaObject | None:
+        """Return Spark's own context; None if it has stopped, and nodes with it."""
+        context = cast("JavaObject | None", self._spark.sparkContext._jsc)
+        return None if context is None or context.sc().isStopped() else context.sc()
+
+
+def _reached(progress: StreamingQueryProgress) -> dict[str, Position]:
+    """Return how far a query has read each topic, in the last of its streams of it."""
+    found: dict[str, Position] = {}
+    for source in progress.sources:
+        for topic, at in _of_source(source.endOffset):
+            found[topic] = min(at, found.get(topic, at))
+    return found
+
+
+def _of_source(offset: str) -> Iterator[tuple[str, Position]]:
+    """Yield how far a stream has read; nothing of sources that are not ours."""
+    try:
+        parsed = stream_offsets.parse(json.loads(offset))
+    except (ValueError, ConfigError):
+        return
+    for topic, marks in parsed.items():
+        if marks:
+            yield topic, stream_offsets.reached(marks)

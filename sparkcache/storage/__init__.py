@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from sparkcache.config import CacheConfig
 from sparkcache.errors import ConfigError
 from sparkcache.storage.local import LocalStorage
-from sparkcache.storage.s3 import S3Storage
 from sparkcache.storage.traffic import Traffic
 
 if TYPE_CHECKING:
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LocalStorage",
-    "S3Storage",
     "Traffic",
     "normal_root",
     "open_storage",
@@ -55,7 +53,12 @@ def storage_settings(config: CacheConfig) -> CacheConfig:
 
 
 def open_storage(root: str, config: CacheConfig, traffic: Traffic) -> Storage:
-    """Return the storage below a root, given as `normal_root` returns it."""
+    """Return the storage below a root, given as `normal_root` returns it.
+
+    What S3 needs is imported here, since most of Spark's Python processes read nothing.
+    """
     if root.startswith("s3://"):
+        from sparkcache.storage.s3 import S3Storage
+
         return S3Storage(root, config, traffic)
     return LocalStorage(root, traffic)

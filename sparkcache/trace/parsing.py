@@ -120,6 +120,12 @@ class _Reading:
         plan_id, *consumers = fields
         return Begin(Plan(plan_id, tuple(map(self._consumer, consumers))))
 
+    def stream(self, fields: Sequence[str]) -> Event:
+        """Read what a stream has still to read."""
+        batch, plan_id, *consumers = fields
+        left = tuple(map(self._consumer, consumers))
+        return Begin(Plan(plan_id, left, _batch(batch)))
+
     def over(self, fields: Sequence[str]) -> Event:
         """Read which plans are over."""
         return Over(tuple(fields))
@@ -192,6 +198,7 @@ _THINGS = {
 }
 _EVENTS = {
     "plan": _Reading.begin,
+    "stream": _Reading.stream,
     "over": _Reading.over,
     "open": _Reading.opens,
     "take": _Reading.take,
@@ -206,6 +213,12 @@ def _entries(text: str) -> tuple[int, int]:
     if int(first) > int(last):
         raise ValueError(f"entries {text} go back")
     return int(first), int(last)
+
+
+def _batch(text: str) -> int:
+    if int(text) <= 0:
+        raise ValueError(f"batch {text}: use 1 or more")
+    return int(text)
 
 
 def _bytes(text: str) -> int:

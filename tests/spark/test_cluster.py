@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -28,13 +27,13 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 PROGRAM = """
-import json, os, sys, time, urllib.request
+import json, os, sys, threading, time, urllib.request
 from pyspark.sql import SparkSession
 import sparkcache
 from sparkcache.metrics import Metrics
 from sparkcache.source.executors import node_metrics
 
-name, directory, log = sys.argv[1:]
+name, directory, log = sys.argv[1:4]
 spark = sparkcache.configure(
     SparkSession.builder.master("local-cluster[2,1,1024]")
     .config("spark.executor.memory", "512m")
@@ -42,8 +41,12 @@ spark = sparkcache.configure(
     .config("spark.ui.port", "0")
     .config("spark.eventLog.enabled", "true")
     .config("spark.eventLog.dir", log)
+    .config("spark.sql.streaming.noDataProgressEventInterval", "100")
 ).getOrCreate()
-sparkcache.install(spark, sparkcache.CacheConfig(max_bytes=64 << 20))
+config = sparkcache.CacheConfig(
+    max_bytes=64 << 20, ttl_create_s=3, ttl_after_read_s=0.5
+)
+sparkcache.install(spark, config)
 orders = (
     spark.read.format("sparkcache").option("topic", name)
     .option("runBytes", "4k").option("minPartitions", "3").load(directory)
@@ -51,6 +54,37 @@ orders = (
 with sparkcache.plan(orders, orders):
     rows = orders.count(), orders.count()
     nodes = node_metrics(spark)
+loaded = sum(nodes.values(), Metrics()).received_bytes
+
+# A stream that waits in the middle until a job has read what it comes to.
+has_begun, may_go_on = threading.Event(), threading.Event()
+
+def read(batch, number):
+    print("BATCH", number, batch.count())
+    if number == 0:
+        has_begun.set()
+        may_go_on.wait()
+
+stream = (
+    spark.readStream.format("sparkcache").option("topic", name)
+    .option("runBytes", "4k").option("minPartitions", "2")
+    .option("maxBytesPerTrigger", sys.argv[4]).load(directory)
+)
+query = stream.writeStream.foreachBatch(read).start()
+has_begun.wait()
+orders.count()
+held = [node.held_bytes for node in node_metrics(spark).values()]
+may_go_on.set()
+query.processAllAvailable()
+end_s = time.monotonic() + 20
+while True:
+    left = node_metrics(spark)
+    still_held = [node.held_bytes for node in left.values()]
+    if not any(still_held) or time.monotonic() > end_s:
+        break
+    time.sleep(0.1)
+print("HELD", json.dumps([held, still_held, query.isActive]).replace(" ", ""))
+query.stop()
 left = node_metrics(spark)
 wanted = sorted(node.requests for node in left.values())
 address = spark.sparkContext.uiWebUrl + "/sparkcache/json"
@@ -63,7 +97,6 @@ while True:
     time.sleep(0.1)
 print("TOLD", json.dumps(told["executors"]).replace(" ", ""))
 print("REQUESTS", *wanted)
-loaded = sum(nodes.values(), Metrics()).received_bytes
 print("NODES", *nodes)
 print("RESULT", len(nodes), *rows, loaded, sum(left.values(), Metrics()).held_bytes)
 spark.stop()
@@ -79,28 +112,19 @@ class Application:
 
 
 @pytest.fixture(scope="module")
-def work_dir() -> Iterator[None]:
-    """Where Spark puts the executors' files, whatever it is told."""
-    directory = Path(pyspark.__file__).parent / "work"
-    existed = directory.exists()
-    yield
-    if not existed:
-        shutil.rmtree(directory, ignore_errors=True)
-
-
-@pytest.fixture(scope="module")
 def topic(tmp_path_factory: pytest.TempPathFactory) -> Topic:
     return write(tmp_path_factory.mktemp("topic") / "bucket")
 
 
 @pytest.fixture(scope="module")
-def application(
-    topic: Topic, tmp_path_factory: pytest.TempPathFactory, work_dir: None
-) -> Application:
+def application(topic: Topic, tmp_path_factory: pytest.TempPathFactory) -> Application:
     """One with two executors, which has ended."""
     log = tmp_path_factory.mktemp("log")
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, topic.name, str(topic.directory), str(log)],
+        [
+            *(sys.executable, "-c", PROGRAM, topic.name, str(topic.directory)),
+            *(str(log), str(topic.size_bytes // 2)),
+        ],
         capture_output=True,
         text=True,
         check=False,
@@ -120,6 +144,15 @@ def test_every_executor_has_a_node(application: Application, topic: Topic) -> No
     assert topic.size_bytes <= loaded_bytes <= 2 * topic.size_bytes
     assert held_bytes == 0
     assert not any(Path(directory).exists() for directory in said["NODES"])
+
+
+def test_what_a_stream_has_read_elsewhere_is_let_go_of(
+    application: Application,
+) -> None:
+    ((before, after, is_active),) = map(json.loads, application.said["HELD"])
+    assert is_active
+    assert min(before) > 0
+    assert after == [0, 0]
 
 
 def test_the_tab_has_a_row_for_every_executor(application: Application) -> None:

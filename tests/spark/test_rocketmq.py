@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from conftest import Stream, Topic
 from pyspark.errors import PySparkException
 
 import sparkcache
@@ -310,3 +311,16 @@ def test_every_byte_of_s3_once(
     assert len(data) == logs
     assert len(probes) == 2 * logs
     assert all(one.status == 206 for one in of_logs)
+
+
+def test_a_stream_goes_on_as_queues_grow(
+    spark: SparkSession, store: Store, tmp_path: Path
+) -> None:
+    stream = Stream(spark, Topic(store.directory, "TopicA"), tmp_path)
+    for messages in (MESSAGES, 30):
+        batches = stream.run(connector="rocketmq")
+        assert [it["numInputRows"] for it in batches] == [len(QUEUES) * messages]
+        store.write(30)
+    found = spark.read.parquet(str(tmp_path / "rows"))
+    expected = store.load(spark, endingOffsets="280")
+    assert sorted(map(str, found.collect())) == sorted(map(str, expected.collect()))

@@ -22,7 +22,7 @@ from sparkcache.model import Ledger, ObjectId, Position, ReadToken, Run, RunKey,
 
 RUNS = 24  # of a topic, of one entry and 10 stored bytes each; a partition has 8
 PART = 8
-TOPICS = ("a", "b")
+TOPICS = ("mem://#a", "mem://#b")
 PLANS = ("p", "q", "r")
 STREAMS = ("run-s", "run-t")
 READ_UNDER = (*PLANS, *(f"{name}/1" for name in STREAMS))
@@ -79,10 +79,21 @@ class PlannedCacheMachine(RuleBasedStateMachine):
     )
     def stream(self, name: str, topic: str, first: int, is_late: bool) -> None:
         """A batch of a stream begins, or one of an earlier batch's tasks does."""
-        self.batches += not is_late
+        self.batches += 0 if is_late else 2
         left = Consumer(topic, Position(0, first))
         batch = max(self.batches - is_late, 1)
         self.cache.begin([Plan(f"{name}/1", (left,), batch)], self.now_s)
+
+    @rule(name=st.sampled_from(STREAMS), topic=topics, entry=st.integers(0, RUNS))
+    def reach(self, name: str, topic: str, entry: int) -> None:
+        """A stream has read what is before an entry, maybe elsewhere."""
+        read = {topic.rpartition("#")[2]: Position(0, entry)}
+        self.cache.reach(name, read, self.now_s)
+        for plan in self.cache._forecast.streams(name):
+            for consumer in plan.consumers:
+                if consumer.topic == topic:
+                    assert (consumer.start or Position(0, 0)) >= Position(0, entry)
+                    assert consumer.end is None or consumer.end.entry > entry
 
     @rule(name=st.sampled_from((*PLANS, *STREAMS)))
     def end(self, name: str) -> None:

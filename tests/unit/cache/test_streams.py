@@ -6,7 +6,8 @@ from dataclasses import replace
 from math import inf
 
 import pytest
-from cache_cases import PULSAR, key
+from cache_cases import PULSAR
+from cache_cases import key as key_of
 
 from sparkcache.cache import PlannedCache, Policy, Settings
 from sparkcache.consumers import Consumer, Located, Plan, Reader, Reading
@@ -15,7 +16,13 @@ from sparkcache.model import Position, ReadToken, RunKey, Slot
 TTL = replace(PULSAR, create_s=1e9, after_read_s=5.0, expected_s=1e9)
 SETTINGS = Settings(8, 100, TTL, Policy.NEXT_READ, continue_s=30.0)
 RUNS = 8  # of the topic, of ten entries each
-A, B = "run-a/1", "run-b/1"
+A, B = "run-a/query-a/1", "run-b/query-b/1"
+A_AGAIN = "run-c/query-a/2"
+TOPIC = "s3://bucket#a"
+
+
+def key(index: int) -> RunKey:
+    return key_of(index, topic=TOPIC)
 
 
 class World:
@@ -24,11 +31,17 @@ class World:
         self.now_s = 0.0
         self._stages = 0
 
-    def begin(self, name: str, batch: int, first: int) -> None:
+    def begin(self, name: str, batch: int, first: int, scans: int = 1) -> None:
         """A stream begins a batch at an entry."""
-        left = Consumer("a", Position(0, first))
-        self.cache.begin([Plan(name, (left,), batch)], self.now_s)
+        left = Consumer(TOPIC, Position(0, first))
+        self.cache.begin([Plan(name, (left,) * scans, batch)], self.now_s)
         self.cache.check(self.now_s)
+
+    def reach(self, query: str, topic: str, entry: int) -> list[int]:
+        """A query has read a topic up to an entry; return what batches begin then."""
+        moved = self.cache.reach(query, {topic: Position(0, entry)}, self.now_s)
+        self.cache.check(self.now_s)
+        return [plan.batch for plan in moved]
 
     def read(self, first: int, stop: int, *names: str) -> list[int]:
         """Read entries in a task; return the runs that had to be loaded."""
@@ -58,7 +71,7 @@ class World:
         return {run.key.run.first // 10 for run in self.cache.runs.runs()}
 
     def _open(self, first: int, stop: int, names: tuple[str, ...]) -> Reading:
-        consumer = Consumer("a", Position(0, first), Position(0, stop))
+        consumer = Consumer(TOPIC, Position(0, first), Position(0, stop))
         return self.cache.open(
             Reader(ReadToken(self._stages, 0), "s", consumer, RUNS * 10.0),
             names,
@@ -86,7 +99,7 @@ def test_cursors_and_plans_count_together() -> None:
     world = World()
     world.begin(A, 1, 20)
     world.begin(B, 1, 50)
-    world.cache.begin([Plan("job", (Consumer("a"),))], 0.0)
+    world.cache.begin([Plan("job", (Consumer(TOPIC),))], 0.0)
     assert world.expected() == [1, 1, 2, 2, 2, 3, 3, 3]
 
 
@@ -114,7 +127,7 @@ def test_a_stream_that_begins_soon_behind_another_finds_what_that_has_read() -> 
 def test_a_job_that_reads_last_leaves_what_streams_may_come_to() -> None:
     world = World()
     world.begin(A, 1, 40)
-    world.cache.begin([Plan("job", (Consumer("a"),))], 0.0)
+    world.cache.begin([Plan("job", (Consumer(TOPIC),))], 0.0)
     assert world.read(0, 40, "job") == [0, 1, 2, 3]
     assert world.batch(B, 1, 0, 40) == []
 
@@ -135,6 +148,17 @@ def test_a_batch_that_is_read_again_counts_once() -> None:
     assert world.expected() == [0, 0, 0, 0, 1, 1, 1, 1]
 
 
+def test_a_stream_that_is_scanned_twice_by_its_query() -> None:
+    world = World()
+    world.begin(A, 1, 0)
+    world.begin(A, 2, 0, scans=2)
+    world.read(0, 40, A)
+    assert world.expected() == [1, 1, 1, 1, 2, 2, 2, 2]
+    world.now_s = 100.0
+    assert world.read(0, 40, A) == []
+    assert world.expected() == [0, 0, 0, 0, 2, 2, 2, 2]
+
+
 def test_a_run_that_two_batches_share_is_expected_until_the_second() -> None:
     world = World()
     world.batch(A, 1, 0, 15)
@@ -152,6 +176,31 @@ def test_what_others_have_read_for_a_stream_is_not_waited_for_here() -> None:
     world.begin(A, 2, 30)
     world.now_s = 100.0
     assert world.held() == {3}
+
+
+def test_what_a_query_has_read_elsewhere_is_not_waited_for() -> None:
+    world = World()
+    world.begin(A, 2, 0)
+    world.begin(B, 2, 0)
+    world.read(0, 80)
+    assert world.reach("run-a", "b", 50) == []
+    assert world.reach("run-a", "a", 50) == [3]
+    assert world.expected() == [1] * 5 + [2] * 3
+    assert world.reach("run-a", "a", 50) == world.reach("run-a", "a", 20) == []
+    world.reach("run-b", "a", 80)
+    world.now_s = 100.0
+    assert world.held() == {5, 6, 7}
+    world.begin(A, 2, 0)
+    assert world.expected()[0] == 0
+    world.begin(A, 4, 70)
+    assert world.expected() == [0] * 7 + [1]
+
+
+def test_a_part_that_came_late_is_read_before_the_others() -> None:
+    late = Consumer(TOPIC, Position(0, 0), Position(0, 20))
+    plan = Plan(A, (late, Consumer(TOPIC, Position(0, 60))), 2)
+    assert plan.behind({"a": Position(0, 20)}).consumers == plan.consumers[1:]
+    assert plan.behind({"a": Position(0, 10)}).consumers[0].start == Position(0, 10)
 
 
 def test_a_task_of_an_earlier_batch_does_not_move_it_back() -> None:
@@ -177,6 +226,16 @@ def test_a_stopped_stream_is_not_waited_for(name: str) -> None:
     assert world.held() == set()
 
 
+def test_a_query_that_runs_again_is_not_waited_for_twice() -> None:
+    world = World()
+    world.begin(A, 2, 20)
+    world.begin(B, 2, 40)
+    world.begin(A_AGAIN, 2, 60)
+    assert world.expected() == [0, 0, 0, 0, 1, 1, 2, 2]
+    world.begin(A, 4, 0)
+    assert world.expected() == [0, 0, 0, 0, 1, 1, 2, 2]
+
+
 @pytest.mark.parametrize(
     ("continue_s", "begins_again", "taken_in"),
     [
@@ -197,7 +256,7 @@ def test_runs_are_taken_in_for_a_while_after_the_last_cursor_left(
         world.begin(B, 1, 70)
     world.now_s = 25.0
     world.cache.lapse(world.now_s)
-    assert (world.cache._forecast.ticks_until_read("a", 45.0) < inf) == taken_in
+    assert (world.cache._forecast.ticks_until_read(TOPIC, 45.0) < inf) == taken_in
     assert world.expected()[4] == 0
 
 
@@ -206,7 +265,7 @@ def test_a_long_stream_leaves_nothing_behind() -> None:
     for batch in range(100):
         world.batch(A, batch + 1, batch % 8 * 10, batch % 8 * 10 + 10)
     forecast = world.cache._forecast
-    assert len(forecast._topics["a"].scans) <= 2
+    assert len(forecast._topics[TOPIC].scans) <= 2
     progress = forecast._expected._active[A]
     assert len(progress.done) <= 1
     assert len(progress.reads) <= RUNS

@@ -15,7 +15,15 @@ from hypothesis.stateful import (
     rule,
 )
 
-from sparkcache.consumers import Consumer, Forecast, Located, Plan, Reader, Reading
+from sparkcache.consumers import (
+    Consumer,
+    Consumers,
+    Forecast,
+    Located,
+    Plan,
+    Reader,
+    Reading,
+)
 from sparkcache.consumers.axis import Axis
 from sparkcache.consumers.speed import HALF_LIFE, Speed
 from sparkcache.model import Ledger, ObjectId, Position, ReadToken, Run, RunKey
@@ -558,7 +566,9 @@ class ForecastMachine(RuleBasedStateMachine):
             if ordinal <= self.done.get((name, reading.token), -1):
                 continue
             self.done[name, reading.token] = ordinal
-            if self.reads.get((name, run), 0) < self.plans[name].reads(run):
+            if self.reads.get((name, run), 0) < Consumers(
+                self.plans[name].consumers
+            ).reads(run):
                 self.reads[name, run] = self.reads.get((name, run), 0) + 1
                 counted = True
         return counted
@@ -575,7 +585,8 @@ class ForecastMachine(RuleBasedStateMachine):
         self.forecast.check()
         for entry in (0, 33, 69, 70, 99):
             assert self.forecast.expected(key(entry)) == sum(
-                plan.reads(key(entry)) - self.reads.get((name, key(entry)), 0)
+                Consumers(plan.consumers).reads(key(entry))
+                - self.reads.get((name, key(entry)), 0)
                 for name, plan in self.plans.items()
             )
 

@@ -7,11 +7,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from node_world import CONFIG, SIZE, STORED, World, plan
+from node_world import CONFIG, SIZE, STORED, TOPIC, World, plan
 
+from sparkcache.consumers import Consumer, Plan
+from sparkcache.model import Position
 from sparkcache.node.cache_settings import cache_settings
+from sparkcache.node.messages import Reached
 from sparkcache.simulate import simulate
-from sparkcache.trace import Trace, parse
+from sparkcache.trace import Begin, Trace, parse
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,6 +60,31 @@ def test_a_trace_tells_what_another_size_would_do(tmp_path: Path) -> None:
     smaller = replace(world.config, max_bytes=10 * SIZE)
     outcome = simulate(recorded(tmp_path), cache_settings(smaller, 1000))
     assert outcome.loads == 20 + 10
+
+
+def test_a_trace_tells_each_batch_of_a_stream(tmp_path: Path) -> None:
+    """In one that knew the first alone, the second would be expected no more."""
+    world = recording(tmp_path)
+
+    def left(batch: int, first: int) -> Plan:
+        orders = Consumer(TOPIC, Position(0, first))
+        return Plan("run/s", (orders, Consumer("s3://bucket#bills")), batch)
+
+    for stage, first in enumerate((0, 10)):
+        plans = (left(2 * stage + 2, first),) * 2
+        reader = world.of(first, first + 10, stage=stage, plans=plans)
+        world.read(reader)
+        reader.finish()
+    for _ in range(2):
+        world.service.reached(Reached("run", {"bills": Position(0, 30)}))
+    world.end_plans("run")
+    world.service.stop()
+    begun = [it.plan for _, it in recorded(tmp_path).events if isinstance(it, Begin)]
+    assert [(plan.batch, *(it.start for it in plan.consumers)) for plan in begun] == [
+        (2, Position(0, 0), None),
+        (4, Position(0, 10), None),
+        (5, Position(0, 10), Position(0, 30)),
+    ]
 
 
 def test_what_was_recorded_is_in_the_file_at_each_tick(tmp_path: Path) -> None:

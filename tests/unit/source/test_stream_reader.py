@@ -2,95 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
+from pyspark.sql.streaming.datasource import ReadMaxBytes
+from stream_world import ALL, MESSAGES, TOPIC, World, all_of, batches, entries
 
 from sparkcache import connector as connectors
-from sparkcache.config import CacheConfig
 from sparkcache.errors import ConfigError, SourceError
 from sparkcache.model import Position
+from sparkcache.source import stream_offsets
 from sparkcache.source.options import ScanOptions
-from sparkcache.source.partitions import stretch
-from sparkcache.source.stream_reader import StreamReader
-from sparkcache.source.topic_reader import TopicReader
-from sparkcache_pulsar.testing import Entry, Message, ledger_objects, write_directory
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-TOPIC = "persistent://shop/eu/orders"
-MESSAGES = 5
-ALL = ReadAllAvailable()
-
-
-class World:
-    """A bucket, and a stream of what is in it."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-
-    def offload(self, ledger: int, entries: int, topic: str = TOPIC) -> None:
-        messages = (Message(b"x" * 100),) * MESSAGES
-        stored = [Entry(messages).encode()] * entries
-        objects = ledger_objects(topic, ledger, stored, max_block_bytes=4 << 10)
-        write_directory(self.directory, objects)
-
-    def trim(self, ledger: int) -> None:
-        for path in self.directory.glob(f"*-ledger-{ledger}*"):
-            path.unlink()
-
-    def reader(self, **options: Any) -> StreamReader:
-        given = {"path": str(self.directory), "topic": TOPIC, "pollInterval": "0s"}
-        scan = ScanOptions.parse({**given, "runBytes": "1k", **options})
-        config = CacheConfig.resolve(options=scan.given)
-        return StreamReader(scan, config, TopicReader(scan, [], None))
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    (tmp_path / "bucket").mkdir()
-    return World(tmp_path / "bucket")
-
-
-def entries(reader: StreamReader, start: Any, end: Any) -> list[tuple[int, int]]:
-    """Return the entries that a batch reads, after a journey through JSON."""
-    start, end = json.loads(json.dumps([start, end]))
-    connector = connectors.find("pulsar")
-    found = []
-    for part in (it.partition for it in reader.partitions(start, end)):
-        consumer = part.consumer
-        assert consumer.start is not None
-        assert consumer.end is not None
-        for piece in part.pieces:
-            runs = connector.runs(piece.extent, reader.config.run_bytes)
-            read = stretch(piece, runs, consumer)
-            for run in read.runs[read.start : read.stop] if read else ():
-                places = (
-                    Position(piece.ledger.id, entry)
-                    for entry in range(run.first, run.last + 1)
-                )
-                found += [
-                    (at.ledger, at.entry)
-                    for at in places
-                    if consumer.start <= at < consumer.end
-                ]
-    return found
-
-
-def batches(reader: StreamReader, start: Any, limit: Any = ALL) -> list[Any]:
-    """Return the offsets up to where there is nothing more."""
-    offsets = [start]
-    while (end := reader.latestOffset(offsets[-1], limit)) != offsets[-1]:
-        offsets.append(end)
-    return offsets
-
-
-def all_of(*ledgers: tuple[int, int]) -> list[tuple[int, int]]:
-    return [(ledger, entry) for ledger, count in ledgers for entry in range(count)]
 
 
 def test_all_there_is_in_one_batch(world: World) -> None:
@@ -310,12 +233,26 @@ def test_what_a_stream_has_to_read_has_no_end(world: World) -> None:
     world.offload(3, 4)
     world.offload(7, 4)
     (late, *_) = reader.partitions(end, reader.latestOffset(end, ALL))
-    assert (late.stream.id, late.stream.batch) == (first.stream.id, 2)
+    assert (late.stream.id, late.stream.batch) == (first.stream.id, 4)
     ranges = [(consumer.start, consumer.end) for consumer in late.stream.consumers]
     assert ranges == [
         (Position(3, 0), Position(3, 4)),
         (Position(7, 0), None),
     ]
+
+
+@pytest.mark.parametrize(
+    ("marks", "reached"),
+    [
+        ({"0": 0}, "0:0"),
+        ({"3": 24, "9": 12}, "9:12"),
+        ({"3": 24, "5": "7 of 24", "9": 12}, "5:7"),
+    ],
+    ids=["nothing", "all there was", "not all of what came late"],
+)
+def test_how_far_a_stream_has_come(marks: Any, reached: str) -> None:
+    (of_topic,) = stream_offsets.parse({TOPIC: marks}).values()
+    assert str(stream_offsets.reached(of_topic)) == reached
 
 
 def test_options_of_the_other_kind() -> None:

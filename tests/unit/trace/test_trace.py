@@ -65,7 +65,8 @@ EXAMPLE = Trace(
         (1.0, Read(0, key(0))),
         (1.25, Take(0, key(10))),
         (1.5, Close(0)),
-        (2.0, Over(("p", "q"))),
+        (1.5, Begin(Plan("run/q", (Consumer(TOPIC, Position(7, 10)),), 4))),
+        (2.0, Over(("p", "run"))),
     ],
 )
 
@@ -99,7 +100,8 @@ def test_every_line_is_one_that_the_format_names() -> None:
         "1.250000 run 2 0 10-19 120 -",
         "1.250000 take 0 2",
         "1.500000 close 0",
-        "2.000000 over p q",
+        "1.500000 stream 4 run/q 0@7:10..",
+        "2.000000 over p run",
     ]
 
 
