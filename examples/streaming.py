@@ -100,8 +100,10 @@ def main() -> int:
         tempfile.TemporaryDirectory(prefix="sparkcache-streaming-") as directory,
     ):
         server.create_bucket(BUCKET)
-        builder = SparkSession.builder.master("local[2]").config(
-            "spark.ui.showConsoleProgress", "false"
+        builder = (
+            SparkSession.builder.master("local[2]")
+            .config("spark.ui.showConsoleProgress", "false")
+            .config("spark.sql.shuffle.partitions", "2")
         )
         spark = sparkcache.configure(builder).getOrCreate()
         # What was read waits a minute for consumers that begin later.

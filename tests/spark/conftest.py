@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -116,7 +117,8 @@ class Stream:
 
 
 def ordered(frame: DataFrame) -> list[Row]:
-    return frame.orderBy("__topic", "__ledgerId", "__entryId", "__batchIndex").collect()
+    place = itemgetter("__topic", "__ledgerId", "__entryId", "__batchIndex")
+    return sorted(frame.collect(), key=place)
 
 
 @pytest.fixture
