@@ -10,28 +10,22 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import inf
 from threading import Event
 from typing import TYPE_CHECKING, TypeAlias
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxBytes,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
 from sparkcache import connector as connectors
 from sparkcache.consumers import Consumer, Plan
 from sparkcache.errors import ConfigError
 from sparkcache.model import placed
-from sparkcache.source import settings, stream_offsets
-from sparkcache.source.admission import Limit, Rules, admit
+from sparkcache.source import batches, settings, stream_offsets
+from sparkcache.source.admission import Rules, admit
 from sparkcache.source.available import Available
+from sparkcache.source.batches import StreamPartition
 from sparkcache.source.sampling import RowSamples
-from sparkcache.source.scan_partition import ScanPartition, cut
+from sparkcache.source.scan_partition import cut
 from sparkcache.source.topic_map import TopicMap
 from sparkcache.storage import Traffic, open_storage
 
@@ -51,16 +45,6 @@ if TYPE_CHECKING:
 
 
 _EARLIEST: Marks = {0: stream_offsets.Mark(0, 0)}
-
-
-class StreamPartition(InputPartition):
-    """A partition of a batch, its topic as it was, and what the stream has to read."""
-
-    def __init__(self, partition: ScanPartition, topic: TopicMap, stream: Plan) -> None:
-        super().__init__(partition)
-        self.partition = partition
-        self.topic = topic
-        self.stream = stream
 
 
 @dataclass
@@ -106,11 +90,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return the limit of a batch; of two, the one that Spark is told."""
-        if self.scan.max_bytes_per_trigger is not None:
-            return ReadMaxBytes(self.scan.max_bytes_per_trigger)
-        if self.scan.max_rows_per_trigger is not None:
-            return ReadMaxRows(self.scan.max_rows_per_trigger)
-        return ReadAllAvailable()
+        return batches.default_limit(self.scan)
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Read what is there now, and nothing that comes later."""
@@ -136,7 +116,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not unread:
             return start
         ledgers = {topic: of.ledgers for topic, of in found.snapshots.items()}
-        admitted = admit(unread, ledgers, self._limit(limit), self._rules)
+        admitted = admit(unread, ledgers, batches.limit(self.scan, limit), self._rules)
         end = {
             topic: stream_offsets.advanced(marks[topic], found.spans[topic], spans)
             for topic, spans in admitted.items()
@@ -221,18 +201,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 for topic, there in spans.items()
             }
         )
-
-    def _limit(self, limit: ReadLimit) -> Limit:
-        if isinstance(limit, ReadAllAvailable):
-            return Limit()
-        rows, stored_bytes = (
-            inf if most is None else most
-            for most in (
-                self.scan.max_rows_per_trigger,
-                self.scan.max_bytes_per_trigger,
-            )
-        )
-        return Limit(rows, stored_bytes)
 
     def _report(self, topic: str, losses: list[Loss]) -> None:
         """Raise SourceError for a loss, or log each once."""
