@@ -85,7 +85,7 @@ def sorted_rows(table: pa.Table) -> list[str]:
 
 
 @pytest.fixture
-def lake(spark: SparkSession, sql: DeltaSpark, tmp_path: Path) -> Lake:
+def lake(sql: DeltaSpark, spark: SparkSession, tmp_path: Path) -> Lake:
     return Lake(spark, sql, tmp_path / "lake")
 
 
