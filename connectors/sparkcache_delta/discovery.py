@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from sparkcache.connector import LedgerMap, Snapshot
 from sparkcache.model import Ledger, placed
-from sparkcache_delta import extents
+from sparkcache_delta import calendar, extents
 from sparkcache_delta.conforming import find
 from sparkcache_delta.decode import constant
 from sparkcache_delta.footers import read_footers
@@ -94,7 +94,8 @@ def ledger_maps(
             tuple(_extents(footer, of_file, where)),
         )
         for number, file, footer in _numbered(wanted, footers)
-        for of_file in [form.of_file(file.values, file.deleted)]
+        for is_old in [calendar.is_old(footer.metadata)]
+        for of_file in [form.of_file(file.values, file.deleted, is_old=is_old)]
     }
 
 
@@ -129,7 +130,10 @@ def _extents(footer: Footer, form: Form, where: Where) -> Iterable[Extent]:
     ]
     names = {field.name: stored.field(at).name for field, at in found if at is not None}
     for groups in extents.row_groups(metadata):
-        known = [bounds(metadata, group, names) for group in groups]
+        # Bounds of the old calendar mean other days; the log's do not.
+        known = [
+            {} if form.is_old else bounds(metadata, group, names) for group in groups
+        ]
         rows = [metadata.row_group(group).num_rows for group in groups]
         if sum(rows) and any(map(where.may_have, known, rows)):
             columns = frozenset(names.values())

@@ -38,17 +38,14 @@ _MAPPING_MODE = "delta.columnMapping.mode"
 _KEEPS_TIMES = "delta.enableInCommitTimestamps"
 _TIMES_SINCE = "delta.inCommitTimestampEnablementTimestamp"
 _VECTORS = "deletionVectors"
-_KNOWN_FEATURES = frozenset(
-    {
-        "columnMapping",
-        _VECTORS,
-        "timestampNtz",
-        "typeWidening",
-        "typeWidening-preview",
-        "v2Checkpoint",
-        "vacuumProtocolCheck",
-    }
-)
+_WIDENING = frozenset({"typeWidening", "typeWidening-preview"})
+_KNOWN_FEATURES = _WIDENING | {
+    "columnMapping",
+    _VECTORS,
+    "timestampNtz",
+    "v2Checkpoint",
+    "vacuumProtocolCheck",
+}
 _OPTIONS = asked.VERSION, asked.TIMESTAMP, asked.STARTING_TIMESTAMP
 _CUT_OFF = timedelta(milliseconds=1)  # writers do not tell what is less than that
 _SCHEMES = {"s3a": "s3", "s3n": "s3"}
@@ -192,6 +189,11 @@ class Log:
                 f"{self._place}: table feature {', '.join(unknown)} is not supported; "
                 f"these are: {', '.join(sorted(_KNOWN_FEATURES))}"
             )
+        if _VECTORS in features and features & _WIDENING:
+            raise ConfigError(
+                f"{self._place}: table features {_VECTORS} and typeWidening are "
+                "supported, but not together; drop one of them from the table"
+            )
 
 
 def _version_at(table: DeltaTable, time: datetime) -> int | datetime:
@@ -222,13 +224,19 @@ def _texts(actions: pa.Table) -> list[dict[str, str | None]]:
     values = actions.column("partition").combine_chunks()
     kind = values.type
     texts = {
-        kind.field(at).name: values.field(at).cast(pa.string()).to_pylist()
-        for at in range(kind.num_fields)
+        kind.field(at).name: _text(values.field(at)) for at in range(kind.num_fields)
     }
     return [
         {name: column[row] for name, column in texts.items()}
         for row in range(actions.num_rows)
     ]
+
+
+def _text(values: pa.Array) -> list[str | None]:
+    if not pa.types.is_binary(values.type):
+        texts: list[str | None] = values.cast(pa.string()).to_pylist()
+        return texts
+    return [None if value is None else value.hex() for value in values.to_pylist()]
 
 
 def _bounds(action: Mapping[str, Any], schema: pa.Schema) -> dict[str, Bounds]:
