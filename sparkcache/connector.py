@@ -9,6 +9,7 @@ The way of the data:
     pin         options, storage     -> options that no later change alters
     catalog     options, storage     -> a Catalog: which topics there are
     snapshot    a topic              -> a Snapshot: its ledgers and their extents
+    changes     a mark               -> what a stream has not read, if ledgers tell not
     prune       extents, times       -> those that may have entries of these times
     runs        an extent            -> its runs, by arithmetic alone
     split       a stream of bytes    -> the raw bytes of one run after another
@@ -25,7 +26,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from sparkcache.errors import ConfigError
 
@@ -176,6 +177,43 @@ class Selection:
         return f"topic={','.join(self.names)!r}"
 
 
+Mark: TypeAlias = "Mapping[str, int | str | bool]"
+"""How far a stream has come in a topic that has a change log; as JSON has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a stream reads next, as a whole.
+
+    Attributes:
+        after: Where a stream is that has read it.
+        ledger: What there is to read; None if nothing of it is wanted.
+
+    """
+
+    after: Mark
+    ledger: LedgerMap | None = None
+
+
+class ChangeLog(Protocol):
+    """What was added to a topic, in order: its ledgers do not tell that themselves.
+
+    Raises ConfigError, SourceError.
+    """
+
+    def beginning(self) -> Mark:
+        """Return where a stream begins that has no checkpoint."""
+
+    def latest(self) -> Mark:
+        """Return the mark behind all that there is."""
+
+    def changes(self, after: Mark, until: Mark | None = None) -> Sequence[Change]:
+        """Return what there is between two marks, or behind one.
+
+        The same marks give the same changes, or an error if those are gone.
+        """
+
+
 class Catalog(Protocol):
     """What lay below a root at one moment."""
 
@@ -224,6 +262,9 @@ class Connector(Protocol):
     option_names: frozenset[str]
     """Options that it understands beside the common ones."""
 
+    stream_option_names: frozenset[str]
+    """Those of them that mean something to streams alone."""
+
     root_topic: str
     """The name of the topic that a root is itself; empty if topics need names."""
 
@@ -249,7 +290,10 @@ class Connector(Protocol):
         """Return the columns of every run. Plain types only, as Spark takes them."""
 
     def entry_columns(self) -> tuple[str, str]:
-        """Return the names of the int64 columns that hold ledger and entry id."""
+        """Return the names of the int64 columns that hold ledger and entry id.
+
+        Empty ones if there are none: then what is read of a ledger is all of it.
+        """
 
     def time_column(self) -> str:
         """Return the name of the timestamp column that time options mean."""
@@ -271,6 +315,15 @@ class Connector(Protocol):
 
     def catalog(self, storage: Storage, options: Mapping[str, str]) -> Catalog:
         """Find out which topics there are. Raises ConfigError, SourceError."""
+
+    def change_log(
+        self, storage: Storage, topic: str, options: Mapping[str, str]
+    ) -> ChangeLog | None:
+        """Return what tells a stream what is new; None if ledgers tell that.
+
+        Without it a stream reads each ledger that comes, as far as positions say. With
+        it ledgers are read whole. Raises ConfigError if the topic has no streams.
+        """
 
     def prune(
         self,

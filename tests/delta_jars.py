@@ -13,23 +13,41 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 # The version on PyPI may be ahead of what there is at Maven Central.
-ARTIFACT, VERSION = "delta-spark_4.2_2.13", "4.4.0"
-COORDINATES = f"io.delta:{ARTIFACT}:{VERSION}"
+COORDINATES = "io.delta:delta-spark_4.2_2.13:4.4.0"
+# Of Hadoop as Spark 4.2 has it; of Amazon's SDK as Hadoop has it, but for the bundle of
+# all its parts, which is thirty times as large.
+_SDK = "software.amazon.awssdk"
+S3A = (
+    "org.apache.hadoop:hadoop-aws:3.5.0",
+    *(f"{_SDK}:{part}:2.35.4" for part in ("s3", "s3-transfer-manager", "sts")),
+)
+_GROUPS = (
+    "io.delta",
+    "io.unitycatalog",
+    "org.apache.hadoop",
+    "org.apache.httpcomponents",
+    "org.reactivestreams",
+    _SDK,
+    "software.amazon.eventstream",
+    "software.amazon.s3.analyticsaccelerator",
+)
+_OF_SPARK = "hadoop-client-api,hadoop-client-runtime"
 _PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1"
 _TIMEOUT_S = 300
-_POM = f"""\
+_POM = """\
 <project>
   <modelVersion>4.0.0</modelVersion>
   <groupId>sparkcache</groupId><artifactId>tests</artifactId><version>1</version>
-  <dependencies>
-    <dependency>
-      <groupId>io.delta</groupId>
-      <artifactId>{ARTIFACT}</artifactId>
-      <version>{VERSION}</version>
-    </dependency>
-  </dependencies>
+  <dependencies>{}</dependencies>
 </project>
 """
+_DEPENDENCY = """
+    <dependency>
+      <groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version>
+      <exclusions><exclusion>
+        <groupId>software.amazon.awssdk</groupId><artifactId>bundle</artifactId>
+      </exclusion></exclusions>
+    </dependency>"""
 
 
 class JarsMissingError(Exception):
@@ -47,20 +65,26 @@ def require_jars(directory: Path) -> list[Path]:
         pytest.skip(reason)
 
 
-def fetch_jars(directory: Path) -> list[Path]:
-    """Have Maven put the jars into a directory. Raises JarsMissingError."""
+def fetch_jars(directory: Path, *coordinates: str) -> list[Path]:
+    """Have Maven put jars, delta-spark's if none are named, into a new directory.
+
+    Raises JarsMissingError.
+    """
     maven = shutil.which("mvn")
     if maven is None:
         raise JarsMissingError("there is no mvn")
     directory.mkdir()
-    (directory / "pom.xml").write_text(_POM)
+    wanted = [one.split(":") for one in coordinates or [COORDINATES]]
+    dependencies = "".join(_DEPENDENCY.format(*parts) for parts in wanted)
+    (directory / "pom.xml").write_text(_POM.format(dependencies))
     command = [
         maven,
         "--batch-mode",
         "--quiet",
         f"{_PLUGIN}:copy-dependencies",
         "-DincludeScope=runtime",
-        "-DincludeGroupIds=io.delta,io.unitycatalog",
+        f"-DincludeGroupIds={','.join(_GROUPS)}",
+        f"-DexcludeArtifactIds={_OF_SPARK}",
         f"-DoutputDirectory={directory}",
     ]
     try:

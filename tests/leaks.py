@@ -12,6 +12,7 @@ import ctypes
 import gc
 import os
 import socket
+import stat
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -138,6 +139,8 @@ def _leads_to_spark(fd: int) -> bool:
     if spark_directory is None:
         return False
     try:
+        if not stat.S_ISSOCK(os.fstat(fd).st_mode):
+            return False
         with socket.socket(fileno=os.dup(fd)) as sock:
             return sock.family != socket.AF_UNIX or (
                 os.fsdecode(sock.getsockname()).endswith(".sock")

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from sparkcache.connector import (
         ByteStream,
+        ChangeLog,
         DecodedRun,
         Neighbours,
         RawRun,
@@ -31,6 +32,7 @@ class DeltaConnector:
 
     name = "delta"
     option_names = options.NAMES
+    stream_option_names = options.STREAM_NAMES
     root_topic = names.ROOT
 
     def __repr__(self) -> str:
@@ -55,7 +57,7 @@ class DeltaConnector:
         return Form.parse(decoding).plain_schema()
 
     def entry_columns(self) -> tuple[str, str]:
-        """Return no names: a table's rows have no positions that are asked for."""
+        """Return no names: a table's files are read whole."""
         return "", ""
 
     def time_column(self) -> str:
@@ -81,6 +83,14 @@ class DeltaConnector:
     def catalog(self, storage: Storage, options: Mapping[str, str]) -> Catalog:
         """Return what reads the log of a table, or lists a folder."""
         return Catalog(storage, options)
+
+    def change_log(
+        self, storage: Storage, topic: str, options: Mapping[str, str]
+    ) -> ChangeLog:
+        """Return what tells which files commits have added. Raises ConfigError."""
+        from sparkcache_delta.changes import TableChanges  # see `tables`
+
+        return TableChanges(storage, topic, options)
 
     def prune(
         self,

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from sparkcache.connector import DecodedRun
 from sparkcache.errors import SourceError
+from sparkcache_delta import calendar
 from sparkcache_delta.conforming import conform, find
 from sparkcache_delta.form import Form
 
@@ -25,7 +26,11 @@ if TYPE_CHECKING:
 
 
 def decode(ledger: Ledger, raw: RawRun, batch_bytes: int) -> DecodedRun:
-    """Decode a run. Raises SourceError if the file's types are none of the table's."""
+    """Decode a run.
+
+    Raises SourceError if the file's types are none of the table's, or its days are of
+    another calendar.
+    """
     if raw.losses:
         return DecodedRun([], raw.losses)
     form = Form.parse(ledger.decoding)
@@ -37,6 +42,7 @@ def decode(ledger: Ledger, raw: RawRun, batch_bytes: int) -> DecodedRun:
             deleted = form.deleted_rows(first, stored.num_rows)
             if deleted is not None:
                 batch = batch.filter(pa.array(~deleted))
+            _require_calendar(ledger, form, batch)
             batches += _pieces(batch, batch_bytes)
             first += stored.num_rows
     except pa.ArrowException as error:
@@ -44,6 +50,22 @@ def decode(ledger: Ledger, raw: RawRun, batch_bytes: int) -> DecodedRun:
             ledger.object.uri, expected="columns of the table's types", found=str(error)
         ) from error
     return DecodedRun(batches)
+
+
+def _require_calendar(ledger: Ledger, form: Form, batch: pa.RecordBatch) -> None:
+    """Raise SourceError for days and times that mean others in today's calendar."""
+    if not form.is_old:
+        return
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        if name not in (form.values or {}) and calendar.has_old(column):
+            raise SourceError(
+                ledger.object.uri,
+                expected=f"in column {name} days since 1582-10-15 and times since "
+                "1900-01-01",
+                found="earlier ones, in the calendar of Spark before version 3, which "
+                "are not translated: leave the column out, or have Spark write the "
+                "rows anew",
+            )
 
 
 def _rows(stored: pa.RecordBatch, form: Form) -> pa.RecordBatch:
@@ -71,10 +93,13 @@ def _column(
 
 
 def constant(text: str | None, kind: pa.DataType, rows: int) -> pa.Array:
-    """Return a column of one value, given as a text."""
+    """Return a column of one value, given as a text; of bytes, by their digits."""
     if text is None:
         return pa.nulls(rows, kind)
-    value = pa.array([text], pa.string()).cast(kind)
+    if pa.types.is_binary(kind):
+        value = pa.array([bytes.fromhex(text)], kind)
+    else:
+        value = pa.array([text], pa.string()).cast(kind)
     return value.take(pa.array(np.zeros(rows, np.int64)))
 
 

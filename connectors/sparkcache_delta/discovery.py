@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from sparkcache.connector import LedgerMap, Snapshot
 from sparkcache.model import Ledger, placed
-from sparkcache_delta import extents
+from sparkcache_delta import calendar, extents
 from sparkcache_delta.conforming import find
 from sparkcache_delta.decode import constant
 from sparkcache_delta.footers import read_footers
@@ -57,32 +57,46 @@ class Catalog:
     def snapshot(self, topic: str) -> Snapshot:
         """Return the files of a table. Raises ConfigError, SourceError."""
         storage, options = self._storage, self._options
-        form = Form.parse(decoding(options) or decoding(pin(storage, topic, options)))
-        where = Where.parse(options, form.plain_schema())
+        if not decoding(options):
+            options = pin(storage, topic, options)
         files = find_table(storage, place(storage.root, topic), options).files()
-        wanted = [
-            file
-            for file in files
-            if where.may_have(_known(file, where, form), file.rows)
-        ]
-        footers = read_footers(storage, wanted)
-        topic_place = placed(topic, storage.root)
-        maps = [
-            LedgerMap(
-                Ledger(CONNECTOR, topic_place, number, footer.object, str(of_file)),
-                tuple(_extents(footer, of_file, where)),
-            )
-            for number, file, footer in _numbered(wanted, footers)
-            for of_file in [form.of_file(file.values, file.deleted)]
-        ]
+        maps = ledger_maps(storage, topic, files, options)
         _log.info(
             "%s: %d of %d files, %d extents",
-            topic_place,
+            placed(topic, storage.root),
             len(maps),
             len(files),
-            sum(len(found.extents) for found in maps),
+            sum(len(found.extents) for found in maps.values()),
         )
-        return Snapshot(tuple(maps))
+        return Snapshot(tuple(maps.values()))
+
+
+def ledger_maps(
+    storage: Storage,
+    topic: str,
+    files: Iterable[DataFile],
+    options: Mapping[str, str],
+) -> dict[str, LedgerMap]:
+    """Return the files with rows that may be wanted, by their URIs.
+
+    In the order of their ids. Of options that are pinned; raises SourceError.
+    """
+    form = Form.parse(decoding(options))
+    where = Where.parse(options, form.plain_schema())
+    wanted = [
+        file for file in files if where.may_have(_known(file, where, form), file.rows)
+    ]
+    footers = read_footers(storage, wanted)
+    topic_place = placed(topic, storage.root)
+    return {
+        file.uri: LedgerMap(
+            Ledger(CONNECTOR, topic_place, number, footer.object, str(of_file)),
+            tuple(_extents(footer, of_file, where)),
+        )
+        for number, file, footer in _numbered(wanted, footers)
+        for is_old in [calendar.is_old(footer.metadata)]
+        for of_file in [form.of_file(file.values, file.deleted, is_old=is_old)]
+    }
 
 
 def _numbered(
@@ -116,7 +130,10 @@ def _extents(footer: Footer, form: Form, where: Where) -> Iterable[Extent]:
     ]
     names = {field.name: stored.field(at).name for field, at in found if at is not None}
     for groups in extents.row_groups(metadata):
-        known = [bounds(metadata, group, names) for group in groups]
+        # Bounds of the old calendar mean other days; the log's do not.
+        known = [
+            {} if form.is_old else bounds(metadata, group, names) for group in groups
+        ]
         rows = [metadata.row_group(group).num_rows for group in groups]
         if sum(rows) and any(map(where.may_have, known, rows)):
             columns = frozenset(names.values())

@@ -35,6 +35,7 @@ class Form:
         values: Those of the partition columns, as texts.
         deleted: Which rows of the file are none of the table's: bits, packed; empty
             if all are.
+        is_old: Whether dates and times of the file may be of the old calendar.
 
     """
 
@@ -42,6 +43,7 @@ class Form:
     by_id: bool = False
     values: Mapping[str, str | None] | None = None
     deleted: bytes = b""
+    is_old: bool = False
 
     @classmethod
     def parse(cls, text: str) -> Form:
@@ -55,13 +57,16 @@ class Form:
                 "byId": self.by_id,
                 "values": self.values,
                 "deleted": _text(self.deleted) if self.deleted else "",
+                "isOld": self.is_old,
             }
         )
 
-    def of_file(self, values: Mapping[str, str | None], deleted: Bools | None) -> Form:
+    def of_file(
+        self, values: Mapping[str, str | None], deleted: Bools | None, *, is_old: bool
+    ) -> Form:
         """Return the form of one file."""
         packed = b"" if deleted is None else np.packbits(deleted).tobytes()
-        return replace(self, values=values, deleted=packed)
+        return replace(self, values=values, deleted=packed, is_old=is_old)
 
     def deleted_rows(self, first: int, rows: int) -> Bools | None:
         """Tell which of some rows are deleted; None if none are."""
@@ -110,4 +115,5 @@ def _parse(text: str) -> Form:
         found["byId"],
         found["values"],
         _bytes(found["deleted"]) if found["deleted"] else b"",
+        found["isOld"],
     )

@@ -13,6 +13,7 @@ from urllib.parse import quote, unquote
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sparkcache.errors import ConfigError, SourceError
 from sparkcache_delta import options as asked
@@ -28,7 +29,7 @@ except ImportError as error:
     ) from error
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from sparkcache.arrays import Bools
     from sparkcache.connector import Storage
@@ -37,19 +38,21 @@ _MAPPING_MODE = "delta.columnMapping.mode"
 _KEEPS_TIMES = "delta.enableInCommitTimestamps"
 _TIMES_SINCE = "delta.inCommitTimestampEnablementTimestamp"
 _VECTORS = "deletionVectors"
-_KNOWN_FEATURES = frozenset(
-    {
-        "columnMapping",
-        _VECTORS,
-        "timestampNtz",
-        "typeWidening",
-        "typeWidening-preview",
-        "v2Checkpoint",
-        "vacuumProtocolCheck",
-    }
-)
+_WIDENING = frozenset({"typeWidening", "typeWidening-preview"})
+_KNOWN_FEATURES = _WIDENING | {
+    "columnMapping",
+    _VECTORS,
+    "timestampNtz",
+    "v2Checkpoint",
+    "vacuumProtocolCheck",
+}
+_OPTIONS = asked.VERSION, asked.TIMESTAMP, asked.STARTING_TIMESTAMP
 _CUT_OFF = timedelta(milliseconds=1)  # writers do not tell what is less than that
 _SCHEMES = {"s3a": "s3", "s3n": "s3"}
+
+
+class _TooEarlyError(ValueError):
+    """A time lies before all that a log tells of."""
 
 
 class Log:
@@ -81,6 +84,50 @@ class Log:
                 table.load_as_version(_version_at(table, time))
         return cls(place, table)
 
+    @classmethod
+    def at(cls, storage: Storage, place: str, version: int | None = None) -> Log:
+        """Open the log of a table at a version, or the newest one.
+
+        Raises ConfigError, SourceError.
+        """
+        with _translated(place, {}):
+            access = dict(storage.access())
+            return cls(place, DeltaTable(_as_url(place), version, access))
+
+    @property
+    def version(self) -> int:
+        """The version."""
+        return self._table.version()
+
+    def is_outdated(self) -> bool:
+        """Tell whether there is a newer version; then it is no use any more."""
+        before = self.version
+        with _translated(self._place, {}):
+            self._table.update_incremental()
+        return self.version != before
+
+    @property
+    def table_id(self) -> str:
+        """What tells the table from another one in its place."""
+        return str(self._table.metadata().id)
+
+    def first_version_since(self, time: datetime) -> int:
+        """Return the first version of a time or later: it may not be there yet.
+
+        Raises ConfigError.
+        """
+        options = {asked.STARTING_TIMESTAMP: time.isoformat()}
+        with _translated(self._place, options):
+            kept = [int(commit["version"]) for commit in self._table.history()]
+            try:
+                before = _version_at(self._table, time - _CUT_OFF)
+            except _TooEarlyError:
+                return min(kept)
+            if isinstance(before, int):
+                return before + 1
+            self._table.load_as_version(before)
+            return self._table.version() + 1
+
     def table(self) -> Table:
         """Return version and columns. Raises ConfigError."""
         with _translated(self._place, {}):
@@ -90,16 +137,19 @@ class Log:
         partitions = list(metadata.partition_columns)
         return Table(self._table.version(), schema, mode == "id", partitions)
 
-    def files(self) -> list[DataFile]:
-        """Return the data files. Raises SourceError."""
+    def files(self, names: Collection[str] | None = None) -> list[DataFile]:
+        """Return the data files, or those of these names. Raises SourceError."""
         schema = self.table().schema
         with _translated(self._place, {}):
             actions = pa.table(self._table.get_add_actions(flatten=False))
-            deleted = self._deleted()
+            if names is not None:
+                wanted = pa.array(names, pa.string())
+                actions = actions.filter(pc.is_in(actions["path"], wanted))
+            deleted = self._deleted() if actions.num_rows else {}
         partitions = _texts(actions)
         return [
             DataFile(
-                uri := self._uri(action["path"]),
+                uri := self.uri(action["path"]),
                 action["modification_time"],
                 action["size_bytes"],
                 action["num_records"],
@@ -110,7 +160,7 @@ class Log:
             for action, values in zip(actions.to_pylist(), partitions, strict=True)
         ]
 
-    def _uri(self, path: str) -> str:
+    def uri(self, path: str) -> str:
         """Return where a file lies; its name in the log is that of a URI."""
         scheme, separator, rest = path.partition(":")
         if separator and scheme.isalnum() and "/" not in scheme:
@@ -128,7 +178,7 @@ class Log:
         for batch in vectors:
             for uri, kept in zip(*batch.columns, strict=True):
                 rows = kept.values.to_numpy(zero_copy_only=False)
-                found[self._uri(uri.as_py())] = ~rows.astype(np.bool_)
+                found[self.uri(uri.as_py())] = ~rows.astype(np.bool_)
         return found
 
     def _require_known_features(self) -> None:
@@ -138,6 +188,11 @@ class Log:
             raise ConfigError(
                 f"{self._place}: table feature {', '.join(unknown)} is not supported; "
                 f"these are: {', '.join(sorted(_KNOWN_FEATURES))}"
+            )
+        if _VECTORS in features and features & _WIDENING:
+            raise ConfigError(
+                f"{self._place}: table features {_VECTORS} and typeWidening are "
+                "supported, but not together; drop one of them from the table"
             )
 
 
@@ -152,7 +207,7 @@ def _version_at(table: DeltaTable, time: datetime) -> int | datetime:
     time_ms = time.timestamp() * 1000
     commits, given = table.history(), table.metadata().configuration
     if min(commit["timestamp"] for commit in commits) > time_ms:
-        raise ValueError(f"{time} is before the first version that is kept")
+        raise _TooEarlyError(f"{time} is before the first version that is kept")
     if given.get(_KEEPS_TIMES) != "true" or time_ms < int(given.get(_TIMES_SINCE, 0)):
         return time
     return max(
@@ -169,13 +224,19 @@ def _texts(actions: pa.Table) -> list[dict[str, str | None]]:
     values = actions.column("partition").combine_chunks()
     kind = values.type
     texts = {
-        kind.field(at).name: values.field(at).cast(pa.string()).to_pylist()
-        for at in range(kind.num_fields)
+        kind.field(at).name: _text(values.field(at)) for at in range(kind.num_fields)
     }
     return [
         {name: column[row] for name, column in texts.items()}
         for row in range(actions.num_rows)
     ]
+
+
+def _text(values: pa.Array) -> list[str | None]:
+    if not pa.types.is_binary(values.type):
+        texts: list[str | None] = values.cast(pa.string()).to_pylist()
+        return texts
+    return [None if value is None else value.hex() for value in values.to_pylist()]
 
 
 def _bounds(action: Mapping[str, Any], schema: pa.Schema) -> dict[str, Bounds]:
@@ -216,7 +277,7 @@ def _translated(place: str, options: Mapping[str, str]) -> Iterator[None]:
     except (DeltaError, OSError, ValueError) as error:
         if isinstance(error, ConfigError):
             raise
-        given = [name for name in (asked.VERSION, asked.TIMESTAMP) if name in options]
+        given = [name for name in _OPTIONS if name in options]
         if given:
             option = f"option {given[0]}={options[given[0]]!r}"
             raise ConfigError(f"{option}: not a version of {place}: {error}") from error

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from sparkcache.errors import ConfigError
+from sparkcache.units import parse_bool
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,7 +16,15 @@ VERSION = "versionAsOf"
 TIMESTAMP = "timestampAsOf"
 COLUMNS = "columns"
 WHERE = "where"
-NAMES = frozenset({VERSION, TIMESTAMP, COLUMNS, WHERE})
+STARTING_VERSION = "startingVersion"
+STARTING_TIMESTAMP = "startingTimestamp"
+SKIP_CHANGES = "skipChangeCommits"
+IGNORE_DELETES = "ignoreDeletes"
+LATEST = "latest"
+STREAM_NAMES = frozenset(
+    {STARTING_VERSION, STARTING_TIMESTAMP, SKIP_CHANGES, IGNORE_DELETES}
+)
+NAMES = frozenset({VERSION, TIMESTAMP, COLUMNS, WHERE}) | STREAM_NAMES
 
 _OF_LOGS = ("startingTime", "endingTime")
 
@@ -30,8 +39,13 @@ def check(options: Mapping[str, str]) -> None:
             )
     version(options)
     timestamp(options)
-    if VERSION in options and TIMESTAMP in options:
-        raise ConfigError(f"options {VERSION} and {TIMESTAMP}: give one of them alone")
+    starting_version(options)
+    timestamp(options, STARTING_TIMESTAMP)
+    skips(options, SKIP_CHANGES)
+    skips(options, IGNORE_DELETES)
+    for one, other in (VERSION, TIMESTAMP), (STARTING_VERSION, STARTING_TIMESTAMP):
+        if one in options and other in options:
+            raise ConfigError(f"options {one} and {other}: give one of them alone")
 
 
 def version(options: Mapping[str, str]) -> int | None:
@@ -46,16 +60,39 @@ def version(options: Mapping[str, str]) -> int | None:
     return int(text)
 
 
-def timestamp(options: Mapping[str, str]) -> datetime | None:
+def starting_version(options: Mapping[str, str]) -> int | str | None:
+    """Return the version that a stream begins with, or LATEST; raises ConfigError."""
+    text = options.get(STARTING_VERSION)
+    if text is None:
+        return None
+    if text.strip().isdecimal():
+        return int(text)
+    if text.strip().lower() == LATEST:
+        return LATEST
+    raise ConfigError(
+        f"option {STARTING_VERSION}={text!r}: must be the number of a version, from 0 "
+        f"on, or {LATEST}; without it a stream begins with all rows there are"
+    )
+
+
+def skips(options: Mapping[str, str], name: str) -> bool:
+    """Tell whether that was asked for; raises ConfigError."""
+    try:
+        return parse_bool(options.get(name, "false"))
+    except ValueError as error:
+        raise ConfigError(f"option {name}={options[name]!r}: must be {error}") from None
+
+
+def timestamp(options: Mapping[str, str], name: str = TIMESTAMP) -> datetime | None:
     """Return the time that was asked for, in UTC if it says no zone."""
-    text = options.get(TIMESTAMP)
+    text = options.get(name)
     if text is None:
         return None
     try:
         time = datetime.fromisoformat(text.strip())
     except ValueError:
         raise ConfigError(
-            f"option {TIMESTAMP}={text!r}: must be a time such as 2026-01-31 or "
+            f"option {name}={text!r}: must be a time such as 2026-01-31 or "
             "2026-01-31T12:00:00Z"
         ) from None
     return time if time.tzinfo is not None else time.replace(tzinfo=UTC)

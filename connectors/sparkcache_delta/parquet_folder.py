@@ -7,6 +7,7 @@ Its columns are those of its first file, then those that folders name, such as
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 from functools import cached_property
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
@@ -31,12 +32,10 @@ _WIDER = {
     pa.uint64(): pa.decimal128(20, 0),
     pa.float16(): pa.float32(),
 }
-_FORMS = (
-    (re.compile(r"[+-]?\d{1,9}"), pa.int32()),
-    (re.compile(r"[+-]?\d{1,18}"), pa.int64()),
-    (re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?"), pa.float64()),
-    (re.compile(r"\d{4}-\d{2}-\d{2}"), pa.date32()),
-)
+_WHOLE = re.compile(r"[+-]?\d+")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
+_LIKE_TIME = re.compile(r"\d{4}-\d{1,2}-\d{1,2}[ T]\d.*")
 
 
 class ParquetFolder:
@@ -103,7 +102,7 @@ class ParquetFolder:
         for path in self._paths:
             for name, text in _values(path).items():
                 texts.setdefault(name, set()).update([] if text is None else [text])
-        return {name: _kind(found) for name, found in texts.items()}
+        return {name: _kind(name, found) for name, found in texts.items()}
 
 
 def _values(path: str) -> dict[str, str | None]:
@@ -116,13 +115,43 @@ def _named(folder: str) -> tuple[str, str | None]:
     return unquote(name), None if text == _NO_VALUE else unquote(text)
 
 
-def _kind(texts: Iterable[str]) -> pa.DataType:
-    """Return the first type that all texts are of."""
+def _kind(name: str, texts: Iterable[str]) -> pa.DataType:
+    """Return the type that Spark finds for values of a partition; raises ConfigError.
+
+    For times it goes by the session's zone, and for what is more than a long's it has
+    decimals of as many digits.
+    """
     found = list(texts)
-    for form, kind in _FORMS:
-        if found and all(form.fullmatch(text) for text in found):
-            return kind
-    return pa.string()
+    if not found:
+        return pa.string()
+    if any(map(_LIKE_TIME.fullmatch, found)):
+        raise _unclear(name, found, "times")
+    if all(map(_NUMBER.fullmatch, found)):
+        if any(map(_is_decimal, found)):
+            raise _unclear(name, found, "decimals")
+        if not all(map(_WHOLE.fullmatch, found)):
+            return pa.float64()
+        return pa.int32() if all(_fits(text, 32) for text in found) else pa.int64()
+    return pa.date32() if all(map(_DAY.fullmatch, found)) else pa.string()
+
+
+def _is_decimal(text: str) -> bool:
+    """Tell whether a number is a decimal to Java: no long, and without a fraction."""
+    if _WHOLE.fullmatch(text):
+        return not _fits(text, 64)
+    exponent = Decimal(text).as_tuple().exponent
+    return isinstance(exponent, int) and exponent >= 0
+
+
+def _fits(text: str, bits: int) -> bool:
+    return -(1 << (bits - 1)) <= int(text) < 1 << (bits - 1)
+
+
+def _unclear(name: str, texts: list[str], kind: str) -> ConfigError:
+    return ConfigError(
+        f"partition {name}={texts[0]}: Spark would read such as {kind}, which is not "
+        "supported of a folder; have Delta keep the table, where columns have types"
+    )
 
 
 def _of_spark(kind: pa.DataType, name: str) -> pa.DataType:

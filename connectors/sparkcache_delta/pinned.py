@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from sparkcache.connector import Storage
     from sparkcache_delta.table import Table
 
-_FORM = "pinnedForm"  # no option: users cannot give it
+_FORM = "pinnedForm"  # no options: users cannot give them
+_CHOSEN = "pinnedBy"
 
 
 def pin(storage: Storage, topic: str, options: Mapping[str, str]) -> dict[str, str]:
@@ -31,7 +32,28 @@ def pin(storage: Storage, topic: str, options: Mapping[str, str]) -> dict[str, s
     given = {name: text for name, text in options.items() if name != asked.TIMESTAMP}
     if found.version is not None:
         given[asked.VERSION] = str(found.version)
-    return given | {_FORM: str(form)}
+    chosen = [name for name in (asked.VERSION, asked.TIMESTAMP) if name in options]
+    return given | {_FORM: str(form), _CHOSEN: ",".join(chosen)}
+
+
+def followed(options: Mapping[str, str], place: str) -> int:
+    """Return the version whose columns a stream has; raises ConfigError."""
+    if options[_CHOSEN]:
+        raise ConfigError(
+            f"option {options[_CHOSEN]}: a stream goes on with the table; give "
+            f"{asked.STARTING_VERSION} or {asked.STARTING_TIMESTAMP}"
+        )
+    if "startingOffsets" in options:
+        raise ConfigError(
+            f"option startingOffsets={options['startingOffsets']!r}: a table has "
+            f"versions; give {asked.STARTING_VERSION}, a number or {asked.LATEST}"
+        )
+    if asked.VERSION not in options:
+        raise ConfigError(
+            f"{place} is no Delta table but a folder, of which nobody tells what is "
+            "new: it cannot be read as a stream"
+        )
+    return int(options[asked.VERSION])
 
 
 def decoding(options: Mapping[str, str]) -> str:

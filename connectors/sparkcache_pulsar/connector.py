@@ -48,6 +48,7 @@ class PulsarConnector:
         | encryption.OPTION_NAMES
         | {manifest.OPTION, isolation.OPTION, time_order.OPTION}
     )
+    stream_option_names: frozenset[str] = frozenset()
     root_topic = ""
 
     def __repr__(self) -> str:
@@ -102,6 +103,14 @@ class PulsarConnector:
     def catalog(self, storage: Storage, options: Mapping[str, str]) -> Catalog:
         """Find out what brokers have offloaded."""
         return Catalog(storage, options, self.decoding(options))
+
+    def change_log(
+        self,
+        storage: Storage,
+        topic: str,
+        options: Mapping[str, str],
+    ) -> None:
+        """Return none: ledgers have an order, and what is new is known by that."""
 
     def prune(
         self,

@@ -38,6 +38,7 @@ class RocketMQConnector:
 
     name = "rocketmq"
     option_names = frozenset({tags.OPTION, metadata.OPTION, time_order.OPTION})
+    stream_option_names: frozenset[str] = frozenset()
     root_topic = ""
 
     def __repr__(self) -> str:
@@ -93,6 +94,14 @@ class RocketMQConnector:
     def catalog(self, storage: Storage, options: Mapping[str, str]) -> Catalog:
         """Find out what brokers have tiered."""
         return Catalog(storage, options, self.decoding(options))
+
+    def change_log(
+        self,
+        storage: Storage,
+        topic: str,
+        options: Mapping[str, str],
+    ) -> None:
+        """Return none: ledgers have an order, and what is new is known by that."""
 
     def prune(
         self,

@@ -78,11 +78,14 @@ class SparkCacheSource(DataSource):
 
         What it needs came with Spark 4.2, and is imported when it is needed.
         """
+        from sparkcache.source.change_reader import ChangeReader
         from sparkcache.source.stream_reader import StreamReader
 
         self._scan.check_is_stream()
         columns = _checked_columns(self._scan, schema)
         reader = TopicReader(self._scan, columns, self.installed)
+        if connectors.find(self._scan.connector).stream_option_names:
+            return ChangeReader(self._scan, self._config, reader)
         return StreamReader(self._scan, self._config, reader)
 
 

@@ -204,7 +204,8 @@ class ScanOptions:
 
     def check_is_batch(self) -> None:
         """Raise ConfigError for an option that means something to streams alone."""
-        self._check_has_none(_OF_STREAMS, "spark.readStream")
+        of_streams = *_OF_STREAMS, *connectors.find(self.connector).stream_option_names
+        self._check_has_none(of_streams, "spark.readStream")
         if self.starts_latest:
             self._check_has_none([_START], "spark.readStream")
 

@@ -29,10 +29,12 @@ class RowFilter:
     ) -> None:
         connector = connectors.find(scan.connector)
         self._times_us = scan.start_us, scan.end_us
-        self._start, self._end = consumer.start, consumer.end
         self._columns = columns
         self._takes_all_columns = columns == connector.schema(scan.decoding).names
         self._ledger, self._entry = connector.entry_columns()
+        self._start, self._end = consumer.start, consumer.end
+        if not self._entry:  # ledgers are read whole
+            self._start = self._end = None
         self._time = connector.time_column()
 
     def of(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

@@ -6,15 +6,12 @@ import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from sparkcache.consumers import Consumer, Plan
-from sparkcache.model import placed
-from sparkcache.source import stream_offsets
+from sparkcache.consumers import Plan
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Sequence
 
-    from sparkcache.source.available import Available
-    from sparkcache.source.stream_offsets import Marks
+    from sparkcache.consumers import Consumer
 
 
 _STEP = 2  # leaves room for a node that is told that the batch is done
@@ -27,32 +24,20 @@ class StreamPlan:
     Where a query joins a stream with itself, it cuts each batch as often as it scans
     it. How often that is shows while the first batch is planned: before any of it is
     read, but after tasks of the first scan were told of one.
-
-    Attributes:
-        root: Where its topics lie.
-
     """
 
-    root: str
     _id: str = field(default_factory=lambda: uuid.uuid4().hex)
     _batch: object = None
     _number: int = 0
     _cut: int = 0
     _scans: int = 1
 
-    def next(self, batch: object, begin: Mapping[str, Marks], found: Available) -> Plan:
-        """Return it for a scan of a batch, which is read from `begin` on."""
+    def next(self, batch: object, consumers: Sequence[Consumer]) -> Plan:
+        """Return it for a scan of a batch, from which on these are to be read."""
         is_new = batch != self._batch
         self._batch = batch
         self._cut = 1 if is_new else self._cut + 1
         if is_new or self._cut > self._scans:
             self._number += _STEP
         self._scans = max(self._scans, self._cut)
-        consumers = [
-            Consumer(placed(topic, self.root), *ends)
-            for topic, there in found.spans.items()
-            for ends in stream_offsets.to_come(
-                begin.get(topic) or stream_offsets.EARLIEST, there
-            )
-        ]
-        return Plan(self._id, tuple(consumers * self._scans), self._number)
+        return Plan(self._id, tuple(consumers) * self._scans, self._number)

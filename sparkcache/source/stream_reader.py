@@ -8,31 +8,24 @@ rows. See `stream_offsets` for what offsets are.
 from __future__ import annotations
 
 import logging
-import zlib
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import inf
 from threading import Event
 from typing import TYPE_CHECKING, TypeAlias
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxBytes,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
 from sparkcache import connector as connectors
 from sparkcache.consumers import Consumer
 from sparkcache.errors import ConfigError, NoSuchTopicError
 from sparkcache.model import placed
-from sparkcache.source import settings, stream_offsets
-from sparkcache.source.admission import Limit, Rules, admit
+from sparkcache.source import batches, settings, stream_offsets
+from sparkcache.source.admission import Rules, admit
 from sparkcache.source.available import Available
+from sparkcache.source.batches import StreamPartition
 from sparkcache.source.sampling import RowSamples
-from sparkcache.source.scan_partition import ScanPartition, cut
+from sparkcache.source.scan_partition import cut
 from sparkcache.source.stream_plan import StreamPlan
 from sparkcache.source.topic_map import TopicMap
 from sparkcache.storage import Traffic, open_storage
@@ -44,7 +37,6 @@ if TYPE_CHECKING:
 
     from sparkcache.config import CacheConfig
     from sparkcache.connector import Storage
-    from sparkcache.consumers import Plan
     from sparkcache.model import Loss
     from sparkcache.source.options import ScanOptions
     from sparkcache.source.stream_offsets import Marks, Span
@@ -53,25 +45,6 @@ if TYPE_CHECKING:
     Offset: TypeAlias = dict[str, dict[str, int | str]]
 
 _log = logging.getLogger(__name__)
-
-
-class StreamPartition(InputPartition):
-    """A partition of a batch, its topic as it was, and what the stream has to read.
-
-    That names all topics of the stream, in each of its partitions: so it is packed.
-    """
-
-    def __init__(self, partition: ScanPartition, topic: TopicMap, told: bytes) -> None:
-        super().__init__(partition)
-        self.partition = partition
-        self.topic = topic
-        self._told = told
-
-    @property
-    def stream(self) -> Plan:
-        """What the stream has to read."""
-        (plan,) = settings.decode_plans(zlib.decompress(self._told).decode())
-        return plan
 
 
 @dataclass
@@ -93,6 +66,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     _is_bounded: bool = False
     _is_idle: bool = False
     _told: set[Loss | str] = field(default_factory=set)
+    _plan: StreamPlan = field(default_factory=StreamPlan)
 
     def __reduce__(self) -> tuple[object, ...]:
         return StreamReader, (self.scan, self.config, self.topic_reader)
@@ -118,11 +92,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return the limit of a batch; of two, the one that Spark is told."""
-        if self.scan.max_bytes_per_trigger is not None:
-            return ReadMaxBytes(self.scan.max_bytes_per_trigger)
-        if self.scan.max_rows_per_trigger is not None:
-            return ReadMaxRows(self.scan.max_rows_per_trigger)
-        return ReadAllAvailable()
+        return batches.default_limit(self.scan)
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Read what is there now, and nothing that comes later."""
@@ -152,7 +122,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not unread:
             return start
         ledgers = {topic: of.ledgers for topic, of in found.snapshots.items()}
-        admitted = admit(unread, ledgers, self._limit(limit), self._rules)
+        admitted = admit(unread, ledgers, batches.limit(self.scan, limit), self._rules)
         end = {
             topic: stream_offsets.advanced(marks[topic], found.spans[topic], spans)
             for topic, spans in admitted.items()
@@ -183,8 +153,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 snapshot = found.snapshots[topic]
                 maps[name] = TopicMap(snapshot.ledgers)
                 of_batch += [(Consumer(name, *ends), snapshot) for ends in ranges]
-        stream = self._plan.next((start, end), begin, found)
-        told = zlib.compress(settings.encode_plans((stream,)).encode(), level=1)
+        stream = self._plan.next((start, end), self._to_come(begin, found))
+        told = batches.packed(stream)
         return [
             StreamPartition(part, maps[part.consumer.topic], told)
             for part in cut(self.scan, self.config, self._storage, of_batch)
@@ -211,9 +181,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             lambda extent: connector.runs(extent, self.config.run_bytes),
         )
 
-    @cached_property
-    def _plan(self) -> StreamPlan:
-        return StreamPlan(self.scan.root)
+    def _to_come(self, begin: Mapping[str, Marks], found: Available) -> list[Consumer]:
+        """Return what is to be read from somewhere on, whatever there is by then."""
+        return [
+            Consumer(placed(topic, self.scan.root), *ends)
+            for topic, there in found.spans.items()
+            for ends in stream_offsets.to_come(
+                begin.get(topic) or stream_offsets.EARLIEST, there
+            )
+        ]
 
     def _of_scan(self, offset: dict[str, Marks]) -> dict[str, Marks]:
         """Return an offset without topics that are none of the scan's any more."""
@@ -248,18 +224,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 for topic, there in spans.items()
             }
         )
-
-    def _limit(self, limit: ReadLimit) -> Limit:
-        if isinstance(limit, ReadAllAvailable):
-            return Limit()
-        rows, stored_bytes = (
-            inf if most is None else most
-            for most in (
-                self.scan.max_rows_per_trigger,
-                self.scan.max_bytes_per_trigger,
-            )
-        )
-        return Limit(rows, stored_bytes)
 
     def _report(self, topic: str, losses: list[Loss]) -> None:
         """Raise SourceError for a loss, or log each once."""

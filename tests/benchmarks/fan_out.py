@@ -25,30 +25,27 @@ which the ways alternate, after a warm-up.
 
 from __future__ import annotations
 
-import os
 import statistics
-import sys
 import threading
 import time
 from typing import TYPE_CHECKING, Any
 
 import record
+import remote
 from pyspark import StorageLevel
-from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 import sparkcache
 from sparkcache.source.executors import node_metrics
-from sparkcache.testing.s3_server import S3Server
-from sparkcache_pulsar.testing import synthetic_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
+
+    from sparkcache.testing.s3_server import S3Server
 
 TOPIC = "persistent://bench/fan/out"
-BUCKET = "offload"
 VALUES_BYTES = 64 << 20
 LEDGERS = 8
 LATENCY_S = 0.02
@@ -67,41 +64,15 @@ JOBS: tuple[Callable[[DataFrame], DataFrame], ...] = (
 
 def measure() -> dict[str, Any]:
     """Count bytes, then take times."""
-    with S3Server() as server, server.as_environment():
-        server.create_bucket(BUCKET)
-        topic_bytes = write_topic(server)
+    with remote.bucket() as server:
+        topic_bytes = remote.put_topic(server, TOPIC, VALUES_BYTES, LEDGERS)
         server.behave(latency_s=LATENCY_S)
-        spark = session()
+        spark = remote.session()
+        spark.conf.set(CONF + "partitionBytes", "4m")
         try:
             return FanOut(server, spark, topic_bytes).measure()
         finally:
             spark.stop()
-
-
-def write_topic(server: S3Server) -> int:
-    """Put the topic into the bucket; return the bytes of its data objects."""
-    written = 0
-    for stored in synthetic_topic(TOPIC, VALUES_BYTES, ledgers=LEDGERS):
-        server.put(BUCKET, stored.key, stored.data, stored.metadata)
-        written += 0 if stored.key.endswith("-index") else len(stored.data)
-    return written
-
-
-def session() -> SparkSession:
-    """Start Spark with two cores."""
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    spark = (
-        sparkcache.configure(SparkSession.builder.master("local[2]"))
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.driver.memory", "4g")
-        .config("spark.scheduler.mode", "FAIR")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.log.level", "ERROR")
-        .getOrCreate()
-    )
-    spark.conf.set(CONF + "partitionBytes", "4m")
-    return spark
 
 
 class FanOut:
@@ -203,17 +174,13 @@ class FanOut:
         """Return the topic."""
         reader = self._spark.read.format("sparkcache").option("topic", TOPIC)
         reader = reader.option("partitionBytes", "4m").options(**options)
-        return reader.load(f"s3://{BUCKET}")
+        return reader.load(remote.ROOT)
 
     def sent(self, way: Callable[[DataFrame], None]) -> int:
         """Return how many bytes of data objects the server sends for all jobs."""
         self._server.forget()
         way(self.rows())
-        return sum(
-            count.sent_bytes
-            for key, count in self._server.counts().items()
-            if not key.endswith(("/", "-index"))
-        )
+        return remote.sent_bytes(self._server)
 
     def in_turns(self, rows: DataFrame) -> None:
         """Run the jobs one after another."""

@@ -18,9 +18,7 @@ the start of the first to the end of the last consumer, checkpoints included.
 
 from __future__ import annotations
 
-import os
 import statistics
-import sys
 import tempfile
 import threading
 import time
@@ -29,20 +27,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import record
-from pyspark.sql import SparkSession
+import remote
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 import sparkcache
-from sparkcache.testing.s3_server import S3Server
-from sparkcache_pulsar.testing import synthetic_topic
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
+
+    from sparkcache.testing.s3_server import S3Server
 
 TOPIC = "persistent://bench/streams/orders"
 EMPTYING = "persistent://bench/streams/other"
-BUCKET = "offload"
 VALUES_BYTES = 32 << 20
 LEDGERS = 6
 LATENCY_S = 0.02
@@ -56,45 +53,18 @@ MAX_BYTES = "spark.sparkcache.maxBytes"
 def measure() -> dict[str, Any]:
     """Count bytes, and take times."""
     with (
-        S3Server() as server,
-        server.as_environment(),
+        remote.bucket() as server,
         tempfile.TemporaryDirectory(prefix="streams-") as directory,
     ):
-        server.create_bucket(BUCKET)
-        topic_bytes = write(server, TOPIC, VALUES_BYTES, LEDGERS)
-        write(server, EMPTYING, 1 << 20, 1)
+        topic_bytes = remote.put_topic(server, TOPIC, VALUES_BYTES, LEDGERS)
+        remote.put_topic(server, EMPTYING, 1 << 20, 1)
         server.behave(latency_s=LATENCY_S)
-        spark = session()
+        spark = remote.session()
+        sparkcache.install(spark, sparkcache.CacheConfig(ttl_after_read_s=60))
         try:
             return Streams(server, spark, topic_bytes, Path(directory)).measure()
         finally:
             spark.stop()
-
-
-def write(server: S3Server, topic: str, size_bytes: int, ledgers: int) -> int:
-    """Put a topic into the bucket; return the bytes of its data objects."""
-    written = 0
-    for stored in synthetic_topic(topic, size_bytes, ledgers=ledgers):
-        server.put(BUCKET, stored.key, stored.data, stored.metadata)
-        written += 0 if stored.key.endswith("-index") else len(stored.data)
-    return written
-
-
-def session() -> SparkSession:
-    """Start Spark with two cores."""
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    spark = (
-        sparkcache.configure(SparkSession.builder.master("local[2]"))
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.driver.memory", "4g")
-        .config("spark.scheduler.mode", "FAIR")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.log.level", "ERROR")
-        .getOrCreate()
-    )
-    sparkcache.install(spark, sparkcache.CacheConfig(ttl_after_read_s=60))
-    return spark
 
 
 class Streams:
@@ -122,7 +92,7 @@ class Streams:
                 rows = self.consume(enabled)
                 if turn:
                     spent[way].append(time.perf_counter() - began)
-                    sent[way].append(self.sent_bytes())
+                    sent[way].append(remote.sent_bytes(self._server))
         seconds = {way: statistics.median(times) for way, times in spent.items()}
         over_topic = {
             way: round(statistics.median(counts) / self._topic_bytes, 4)
@@ -161,7 +131,7 @@ class Streams:
         """Start a stream."""
         reader = self._spark.readStream.format("sparkcache").option("topic", TOPIC)
         reader = reader.option("maxBytesPerTrigger", self._topic_bytes // BATCHES)
-        rows = reader.option("enabled", enabled).load(f"s3://{BUCKET}")
+        rows = reader.option("enabled", enabled).load(remote.ROOT)
         checkpoint = self._directory / str(next(self._numbers))
         query = (
             rows.writeStream.format("noop")
@@ -178,15 +148,7 @@ class Streams:
     def rows(self, enabled: str, topic: str = TOPIC) -> DataFrame:
         """Return a topic."""
         reader = self._spark.read.format("sparkcache").option("topic", topic)
-        return reader.option("enabled", enabled).load(f"s3://{BUCKET}")
-
-    def sent_bytes(self) -> int:
-        """Return how many bytes of data objects the server has sent."""
-        return sum(
-            counted.sent_bytes
-            for key, counted in self._server.counts().items()
-            if not key.endswith(("/", "-index"))
-        )
+        return reader.option("enabled", enabled).load(remote.ROOT)
 
     def empty(self) -> None:
         """Have the node let go of everything."""

@@ -29,6 +29,10 @@ _CONF = {
     ),
     "spark.databricks.delta.retentionDurationCheck.enabled": "false",
     "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.databricks.delta.writeChecksumFile.enabled": "false",
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.default.parallelism": "1",
     "spark.databricks.delta.vacuum.parallelDelete.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "1",
@@ -92,7 +96,7 @@ def main(jars: str, directory: str) -> None:
     from pyspark.sql import SparkSession
 
     builder: Any = SparkSession.builder
-    builder = builder.master("local[2]").config("spark.jars", jars)
+    builder = builder.master("local[1]").config("spark.jars", jars)
     builder = builder.config("spark.local.dir", directory)
     builder = builder.config("spark.sql.warehouse.dir", f"{directory}/warehouse")
     for name, value in _CONF.items():

@@ -113,6 +113,30 @@ def test_a_folder_of_parquet_files_is_what_spark_reads(
         load(spark, folder, versionAsOf="0")
 
 
+def test_types_of_partitions_are_those_that_spark_finds(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    values = {
+        "i": ("007", "2147483647"),
+        "l": ("-1", "2147483648"),
+        "d": ("1", "2.5"),
+        "e": ("1.5e-3", "-.5"),
+        "day": ("2026-01-31", "2025-02-01"),
+        "day_or_number": ("2026-01-31", "1"),
+        "text": ("2026-01-31", "x"),
+        "almost": ("12:00", "2026-1"),
+        "none": ("__HIVE_DEFAULT_PARTITION__", "3"),
+    }
+    for file in range(2):
+        parts = (f"{name}={texts[file]}" for name, texts in values.items())
+        path = tmp_path.joinpath(*parts)
+        path.mkdir(parents=True)
+        pq.write_table(pa.table({"id": [file]}), path / "a.parquet")
+    ours, theirs = load(spark, tmp_path), spark.read.parquet(str(tmp_path))
+    assert ours.dtypes == theirs.dtypes
+    assert sorted(ours.collect()) == sorted(theirs.collect())
+
+
 def test_planned_consumers_fetch_each_file_once(
     spark: SparkSession, table: Path
 ) -> None:

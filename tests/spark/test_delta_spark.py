@@ -77,7 +77,7 @@ def sorted_rows(table: pa.Table) -> list[str]:
 
 
 @pytest.fixture
-def lake(spark: SparkSession, sql: DeltaSpark, tmp_path: Path) -> Lake:
+def lake(sql: DeltaSpark, spark: SparkSession, tmp_path: Path) -> Lake:
     return Lake(spark, sql, tmp_path / "lake")
 
 
@@ -122,19 +122,18 @@ def test_deletes_and_updates(lake: Lake, vectors: str) -> None:
         f"tblproperties('delta.enableDeletionVectors'='{vectors}')",
         "insert into {t} select id, id % 3, concat('n', id) from range(3000)",
     )
-    for statement in (
+    lake.run(
         "delete from {t} where id % 10 = 3",
         "delete from {t} where id > 2900 and part = 1",
         "update {t} set name = 'changed' where id < 20",
         "delete from {t} where part = 2",
-    ):
-        lake.run(statement)
-        lake.require_equal("t")
+    )
     assert lake.require_equal("t", "version as of 2", versionAsOf="2") == 2700
     for version in (3, 4):
         lake.require_equal(
             "t", f"version as of {version}", versionAsOf=str(version), runBytes="1k"
         )
+    lake.require_equal("t")
 
 
 def test_optimized_tables(lake: Lake) -> None:
@@ -184,20 +183,21 @@ def test_types_and_values(lake: Lake) -> None:
         "create table {t} (b byte, s short, i int, l long, f float, d double, "
         "o boolean, dec decimal(20,3), text string, bin binary, day date, "
         "ts timestamp, ntz timestamp_ntz, a array<int>, p1 string, p2 date, "
-        "p3 timestamp, p4 decimal(10,2), p5 double, p6 boolean) using delta "
-        "partitioned by (p1, p2, p3, p4, p5, p6)",
+        "p3 timestamp, p4 decimal(10,2), p5 double, p6 boolean, p7 binary) "
+        "using delta partitioned by (p1, p2, p3, p4, p5, p6, p7)",
         "insert into {t} values "
         "(1, 2, 3, 4, 1.5, double('NaN'), true, 1.234, 'Zürich', x'00ff', "
         "date'1066-10-14', timestamp'1969-07-20 20:17:40.123456', "
         "timestamp_ntz'0001-01-01 00:00:00', array(1, null), 'a/b c=%25ü', "
-        "date'2026-01-31', timestamp'2026-01-31 12:00:00.5', 1.25, 2.5, true), "
+        "date'2026-01-31', timestamp'2026-01-31 12:00:00.5', 1.25, 2.5, true, "
+        "x'6162'), "
         "(null, null, null, null, null, null, null, null, null, null, null, null, "
-        "null, null, null, null, null, null, null, null), "
+        "null, null, null, null, null, null, null, null, null), "
         "(-128, -32768, -2147483648, -9223372036854775808, float('-inf'), 0.0, false, "
         "-99999999999999999.999, '', x'', date'9999-12-31', "
         "timestamp'9999-12-31 23:59:59.999999', timestamp_ntz'2026-01-01 00:00:00', "
         "array(), '', date'1582-10-04', timestamp'1900-01-01 00:00:00', -1.25, "
-        "double('-0.001'), false)",
+        "double('-0.001'), false, x'c3bc')",
     )
     assert lake.require_equal("t") == 3
 
@@ -214,6 +214,27 @@ def test_widened_types(lake: Lake) -> None:
     )
     assert lake.require_equal("t") == 3
     assert lake.load("t", where="i >= 1 and d < 2").count() == 1
+    lake.run("alter table {t} set tblproperties('delta.enableDeletionVectors'='true')")
+    with pytest.raises(PySparkException, match="typeWidening are supported, but not"):
+        lake.load("t")
+
+
+def test_days_of_the_old_calendar(lake: Lake) -> None:
+    lake.run("create table {t} (id long, day date, at timestamp) using delta")
+    for mode in ("corrected", "legacy"):
+        for conf in ("datetimeRebaseModeInWrite", "int96RebaseModeInWrite"):
+            lake.sql(f"set spark.sql.parquet.{conf}={mode}")
+        lake.run(
+            f"insert into {{t}} values ({len(mode)}, date'1582-10-15', null), "
+            "(2, date'2026-01-01', timestamp'1900-01-01 00:00:00')"
+        )
+    assert lake.require_equal("t") == 4
+    lake.run("insert into {t} values (3, date'1066-10-14', null)")
+    for conf in ("datetimeRebaseModeInWrite", "int96RebaseModeInWrite"):
+        lake.sql(f"set spark.sql.parquet.{conf}=corrected")
+    with pytest.raises(PySparkException, match="in column day days since 1582"):
+        lake.load("t").collect()
+    assert lake.load("t", columns="id, at").count() == 5
 
 
 def test_features_that_are_not_supported_are_named(lake: Lake) -> None:

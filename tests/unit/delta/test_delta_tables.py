@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -162,3 +163,62 @@ def test_columns_are_read_by_themselves(lake: Lake) -> None:
     (whole,) = lake.snapshot("t").ledgers[0].extents
     assert not whole.ranges
     assert set(lake.rows("t", columns="c3,c0")[0]) == {"c0", "c3"}
+
+
+@pytest.mark.parametrize(
+    ("said", "old", "refused"),
+    [
+        ({}, "1066-10-14", False),
+        ({"org.apache.spark.version": "3.5.1"}, "1066-10-14", False),
+        ({"org.apache.spark.version": "2.4.8"}, "1066-10-14", True),
+        ({"org.apache.spark.version": "2.4.8"}, "1582-10-15", False),
+        (
+            {
+                "org.apache.spark.version": "4.2.0",
+                "org.apache.spark.legacyDateTime": "",
+            },
+            "1582-10-14",
+            True,
+        ),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("kind", ["day", "times", "nested"])
+def test_days_of_the_old_calendar_are_refused(
+    lake: Lake, said: dict[str, str], old: str, refused: bool, kind: str
+) -> None:
+    day = date.fromisoformat(old)
+    if kind == "times":
+        refused = "legacyDateTime" in str(said) or "2.4" in str(said)
+        value: Any = datetime(1899, 12, 31, tzinfo=UTC)
+    else:
+        value = {"a": [day]} if kind == "nested" else day
+    rows = pa.table({"id": [1, 2], "then": [value, None]})
+    path = lake.directory / "t" / "a.parquet"
+    path.parent.mkdir()
+    pq.write_table(rows.replace_schema_metadata(said), path)
+    assert lake.rows("t", columns="id") == [{"id": 1}, {"id": 2}]
+    if refused:
+        with pytest.raises(SourceError, match="in column then days since 1582"):
+            lake.rows("t")
+    else:
+        assert lake.rows("t")[0]["then"] == value
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ("2026-01-31 12%3A00%3A00", "as times"),
+        ("9223372036854775808", "as decimals"),
+        ("1e5", "as decimals"),
+        ("5.", "as decimals"),
+    ],
+)
+def test_partitions_of_which_no_type_is_known(
+    lake: Lake, value: str, says: str
+) -> None:
+    path = lake.directory / "t" / f"part={value}" / "a.parquet"
+    path.parent.mkdir(parents=True)
+    pq.write_table(pa.table({"id": [1]}), path)
+    with pytest.raises(ConfigError, match=f"partition part=.*{says}"):
+        lake.pin("t")

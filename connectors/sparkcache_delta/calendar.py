@@ -1,0 +1,69 @@
+"""Dates and times that were written in the calendar that Spark had before version 3.
+
+That is Julian before 15 October 1582, and for times has each zone as it was before
+1900. Files tell who has written them and how. What lies before these days means others
+in the calendar of today; it is not translated but refused. What lies after is the same.
+
+Source: Spark's DataSourceUtils, and sql-data-sources-parquet.html, "rebase mode".
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow.parquet as pq
+
+_VERSION = b"org.apache.spark.version"
+_LEGACY_DATES = b"org.apache.spark.legacyDateTime"
+_LEGACY_INT96 = b"org.apache.spark.legacyINT96"
+_FIRST_DAY = pa.scalar(date(1582, 10, 15))
+_FIRST_TIME = datetime(1900, 1, 1, tzinfo=UTC)
+_INT96 = "INT96"
+
+
+def is_old(metadata: pq.FileMetaData) -> bool:
+    """Tell whether dates or times of a file may be of the old calendar."""
+    said = metadata.metadata or {}
+    version = tuple(map(_number, said.get(_VERSION, b"99").split(b".")[:2]))
+    if version < (3,) or _LEGACY_DATES in said:
+        return True
+    has_int96 = any(
+        metadata.schema.column(at).physical_type == _INT96
+        for at in range(len(metadata.schema))
+    )
+    return has_int96 and (version < (3, 1) or _LEGACY_INT96 in said)
+
+
+def has_old(column: pa.Array) -> bool:
+    """Tell whether there are days or times of before these calendars are one."""
+    kind = column.type
+    if pa.types.is_date(kind):
+        return _has_before(column, _FIRST_DAY)
+    if pa.types.is_timestamp(kind):
+        zone = UTC if kind.tz else None
+        return _has_before(column, pa.scalar(_FIRST_TIME.replace(tzinfo=zone), kind))
+    return any(map(has_old, _parts(column)))
+
+
+def _has_before(column: pa.Array, first: pa.Scalar) -> bool:
+    return bool(pc.any(pc.less(column, first)).as_py())
+
+
+def _parts(column: pa.Array) -> Iterator[pa.Array]:
+    if pa.types.is_struct(column.type):
+        yield from column.flatten()
+    elif pa.types.is_list(column.type):
+        yield column.flatten()
+    elif pa.types.is_map(column.type):
+        yield from (column.keys, column.items)
+
+
+def _number(text: bytes) -> int:
+    return int(text) if text.isdigit() else 0

@@ -1,0 +1,248 @@
+"""What a stream of a table reads: the files it has, then those that commits add.
+
+As Delta's own source has it: without an option a stream begins with a snapshot; rows
+that are deleted or changed end it, since what was read cannot be taken back; what only
+rewrites rows, as OPTIMIZE does, brings nothing new.
+
+Source: docs.delta.io/delta-streaming.html. Different here: files of a version come in
+the order of their names, and a column that was widened does not end the stream.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sparkcache.connector import Change
+from sparkcache.errors import ConfigError, SourceError
+from sparkcache_delta import evolution, pinned
+from sparkcache_delta import options as asked
+from sparkcache_delta.commits import read_commit
+from sparkcache_delta.discovery import ledger_maps
+from sparkcache_delta.form import Form
+from sparkcache_delta.log import Log
+from sparkcache_delta.marks import TableMark
+from sparkcache_delta.names import place
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+
+    from sparkcache.connector import Mark, Storage
+    from sparkcache_delta.commits import Commit
+    from sparkcache_delta.table import DataFile
+
+
+class TableChanges:
+    """The log of a table as a stream goes through it."""
+
+    def __init__(
+        self, storage: Storage, topic: str, options: Mapping[str, str]
+    ) -> None:
+        self._storage = storage
+        self._topic = topic
+        self._options = options
+        self._place = place(storage.root, topic)
+        self._pinned = pinned.followed(options, self._place)
+        self._columns = Form.parse(pinned.decoding(options)).schema
+        self._reached: TableMark | None = None
+        self._newest: Log | None = None
+
+    def __repr__(self) -> str:
+        return f"TableChanges({self._place}, columns of version {self._pinned})"
+
+    def beginning(self) -> Mark:
+        """Return where a stream begins; raises ConfigError."""
+        newest = self._find()
+        version = self._starting_version(newest)
+        if version is None:
+            return TableMark(newest.table_id, newest.version, 0, True).written()
+        return TableMark(newest.table_id, version).written()
+
+    def latest(self) -> Mark:
+        """Return the mark behind the newest version."""
+        newest = self._find()
+        return TableMark(newest.table_id, newest.version).behind().written()
+
+    def changes(self, after: Mark, until: Mark | None = None) -> Sequence[Change]:
+        """Return the files that were added between two marks, or after one."""
+        begin = TableMark.parse(after)
+        newest = self._find()
+        self._require_same_table(begin, newest)
+        last = newest.version
+        if until is not None:
+            end = TableMark.parse(until)
+            last = min(last, end.version if end.files else end.version - 1)
+        found = self._snapshot(begin) if begin.is_snapshot else []
+        first = begin.behind() if begin.is_snapshot else begin
+        found += self._added(first, last)
+        self._require_columns_at(begin, newest)
+        self._reached = TableMark.parse(found[-1].after) if found else begin
+        return found if until is None else self._cut(found, after, until)
+
+    def _starting_version(self, newest: Log) -> int | None:
+        asked_version = asked.starting_version(self._options)
+        time = asked.timestamp(self._options, asked.STARTING_TIMESTAMP)
+        last = newest.version
+        if time is not None:
+            return newest.first_version_since(time)
+        if asked_version == asked.LATEST:
+            return last + 1
+        if isinstance(asked_version, int) and asked_version > last:
+            raise ConfigError(
+                f"option {asked.STARTING_VERSION}={asked_version}: the newest version "
+                f"of {self._place} is {last}; give that or an earlier one, or "
+                f"{asked.LATEST} for what is committed from now on"
+            )
+        return None if asked_version is None else int(asked_version)
+
+    def _find(self) -> Log:
+        """Return the log at its newest version: anew, if there is a newer one."""
+        if self._newest is None or self._newest.is_outdated():
+            self._newest = Log.at(self._storage, self._place)
+        return self._newest
+
+    def _at(self, version: int) -> Log:
+        if self._newest is not None and self._newest.version == version:
+            return self._newest
+        return Log.at(self._storage, self._place, version)
+
+    def _snapshot(self, begin: TableMark) -> list[Change]:
+        """Return what is left of the files that a version had."""
+        files = sorted(
+            self._at(begin.version).files(),
+            key=lambda file: (file.modified_ms, file.uri),
+        )
+        return list(self._changes(begin, files))
+
+    def _added(self, begin: TableMark, last: int) -> list[Change]:
+        """Return what was added from a mark to a version, included."""
+        commits = [
+            read_commit(self._storage, self._place, version)
+            for version in range(begin.version, last + 1)
+        ]
+        for commit in commits:
+            self._require_columns(commit)
+        found: list[Change] = []
+        mark = begin
+        for commit, files in self._files(commits):
+            found += self._changes(mark, files)
+            mark = TableMark(begin.table, commit.version + 1)
+        return found
+
+    def _changes(self, begin: TableMark, files: Sequence[DataFile]) -> Iterator[Change]:
+        """Yield the files of a version from a mark on; nothing, if it has none."""
+        left = files[begin.files :]
+        try:
+            maps = ledger_maps(self._storage, self._topic, left, self._options)
+        except SourceError as error:
+            raise SourceError(
+                error.uri,
+                offset=error.offset,
+                expected=f"{error.expected}; it is of version {begin.version}, which "
+                "a stream has still to read",
+                found=error.found,
+            ) from error
+        for number, file in enumerate(left, begin.files + 1):
+            is_last = number == len(files)
+            mark = begin.behind() if is_last else begin.past(number)
+            yield Change(mark.written(), maps.get(file.uri))
+        if not left:
+            yield Change(begin.behind().written())
+
+    def _files(
+        self, commits: Sequence[Commit]
+    ) -> Iterator[tuple[Commit, list[DataFile]]]:
+        """Yield the new files of commits, as they were then.
+
+        The last version tells that of most: of all that nobody has touched since.
+        """
+        names = [self._new(commit) for commit in commits]
+        removed = frozenset[str]().union(*(commit.removed for commit in commits))
+        kept = [name for of in names for name in of if name not in removed]
+        untouched = self._described(commits[-1].version, kept) if kept else {}
+        for commit, of in zip(commits, names, strict=True):
+            gone = [name for name in of if name in removed]
+            touched = self._described(commit.version, gone) if gone else {}
+            yield commit, [untouched.get(name) or touched[name] for name in of]
+
+    def _described(self, version: int, names: Sequence[str]) -> dict[str, DataFile]:
+        """Return what a version says of files. Raises SourceError."""
+        log = self._at(version)
+        found = {file.uri: file for file in log.files(names)}
+        missing = [name for name in names if log.uri(name) not in found]
+        if missing:
+            raise SourceError(
+                self._place,
+                expected=f"{missing[0]} among the files of version {version}",
+                found=f"{len(found)} others",
+            )
+        return {name: found[log.uri(name)] for name in names}
+
+    def _new(self, commit: Commit) -> Sequence[str]:
+        """Return the names of files that a stream has to read; raises SourceError."""
+        if not commit.takes_rows:
+            return commit.added
+        if asked.skips(self._options, asked.SKIP_CHANGES):
+            return ()
+        if not commit.added and asked.skips(self._options, asked.IGNORE_DELETES):
+            return ()
+        way = f"{asked.SKIP_CHANGES}=true reads on without what it has written"
+        if not commit.added:
+            way += f", {asked.IGNORE_DELETES}=true without what only deletes files"
+        raise SourceError(
+            self._place,
+            expected="commits that add rows, since a stream cannot take any back",
+            found=f"version {commit.version}, which "
+            f"{'changes' if commit.added else 'deletes'} some; {way}",
+        )
+
+    def _require_same_table(self, begin: TableMark, newest: Log) -> None:
+        if begin.table != newest.table_id or begin.version > newest.version + 1:
+            raise SourceError(
+                self._place,
+                expected=f"table {begin.table} with version {begin.version - 1}, which "
+                "a stream has read",
+                found=f"table {newest.table_id} with versions to {newest.version}; "
+                "begin anew, with another checkpoint",
+            )
+
+    def _require_columns_at(self, begin: TableMark, newest: Log) -> None:
+        """Look at the columns with which a stream goes on, if it did not itself."""
+        if begin != self._reached:
+            version = min(begin.version, newest.version)
+            self._require(self._at(version).table().schema, version)
+
+    def _require_columns(self, commit: Commit) -> None:
+        if commit.schema is not None:
+            self._require(commit.schema, commit.version)
+
+    def _require(self, schema: pa.Schema, version: int) -> None:
+        """Raise SourceError if the columns of a version are none of the stream's."""
+        are_all = asked.columns(self._options) is None
+        if version > self._pinned:
+            names = evolution.changed(self._columns, schema, are_all=are_all)
+            way = "load the table again, and start the query with its checkpoint"
+        else:
+            names = evolution.lost(self._columns, schema, are_all=are_all)
+            way = f"begin with {asked.STARTING_VERSION} behind that"
+        if names:
+            raise SourceError(
+                self._place,
+                expected=f"the columns that version {self._pinned} has",
+                found=f"others in version {version}: {names}; {way}, or name the "
+                f"columns that are wanted with the option {asked.COLUMNS}",
+            )
+
+    def _cut(self, found: Sequence[Change], after: Mark, until: Mark) -> list[Change]:
+        """Return the changes up to a mark; raises SourceError if it is none of them."""
+        if after == until:
+            return []
+        for count, change in enumerate(found, start=1):
+            if change.after == until:
+                return list(found[:count])
+        raise SourceError(
+            self._place,
+            expected=f"what lies between {dict(after)} and {dict(until)}",
+            found="other files; were the options others when that was written?",
+        )

@@ -1,0 +1,201 @@
+"""`spark.readStream` of a topic that has a change log: a table.
+
+Which ledgers are new, and in what order, its log says. Each is read whole, and a batch
+is some that follow on one another: from a mark in the log to another.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from threading import Event
+from typing import TYPE_CHECKING, TypeAlias
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+
+from sparkcache import connector as connectors
+from sparkcache.connector import Snapshot
+from sparkcache.consumers import Consumer
+from sparkcache.errors import ConfigError
+from sparkcache.model import Position, placed
+from sparkcache.source import batches
+from sparkcache.source.batches import StreamPartition
+from sparkcache.source.scan_partition import cut
+from sparkcache.source.stream_plan import StreamPlan
+from sparkcache.source.topic_map import TopicMap
+from sparkcache.storage import Traffic, open_storage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import pyarrow as pa
+
+    from sparkcache.config import CacheConfig
+    from sparkcache.connector import Change, ChangeLog, LedgerMap, Mark, Storage
+    from sparkcache.source.admission import Limit
+    from sparkcache.source.options import ScanOptions
+    from sparkcache.source.topic_reader import TopicReader
+
+    Offset: TypeAlias = dict[str, Mark]
+
+
+@dataclass
+class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans batches, in one process of the driver; reads them, in tasks.
+
+    Attributes:
+        scan: What was asked for.
+        config: How the driver reads.
+        topic_reader: How tasks read.
+
+    """
+
+    scan: ScanOptions
+    config: CacheConfig
+    topic_reader: TopicReader
+    _target: Mark | None = None
+    _begin: Mark | None = None
+    _known: list[Change] = field(default_factory=list)
+    _is_idle: bool = False
+    _plan: StreamPlan = field(default_factory=StreamPlan)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return ChangeReader, (self.scan, self.config, self.topic_reader)
+
+    # Planning
+
+    def initialOffset(self) -> Offset:
+        """Return where a query begins that has no checkpoint."""
+        begin = self._log.beginning()
+        if self._target is not None:  # a commit may have come in between
+            self._target = self._log.latest()
+        return {self._topic: begin}
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Return the limit of a batch; of two, the one that Spark is told."""
+        return batches.default_limit(self.scan)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Read what is there now, and nothing that comes later."""
+        self._target = self._log.latest()
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
+        """Return where the next batch ends; where it starts if there is nothing new."""
+        unread = self._unread(start[self._topic])
+        self._is_idle = not unread
+        count = _admitted(unread, batches.limit(self.scan, limit))
+        return {self._topic: unread[count - 1].after} if count else start
+
+    def reportLatestOffset(self) -> Offset | None:
+        """Return how far a query could be that had read everything."""
+        latest = self._known[-1].after if self._known else self._begin
+        return None if latest is None else {self._topic: latest}
+
+    def partitions(self, start: Offset, end: Offset) -> list[StreamPartition]:
+        """Cut a batch; the versions of its objects are pinned."""
+        begin, stop = start[self._topic], end[self._topic]
+        if begin == stop:
+            return []
+        changes = self._between(begin, stop)
+        ledgers = _ledgers(changes)
+        if not ledgers:
+            return []
+        name = placed(self._topic, self.scan.root)
+        consumer = Consumer(name, *_range(ledgers))
+        parts = cut(
+            self.scan, self.config, self._storage, [(consumer, Snapshot(ledgers))]
+        )
+        begins, _ = _range(_ledgers([*changes, *self._known]))
+        stream = self._plan.next((start, end), [Consumer(name, begins)])
+        topic, told = TopicMap(ledgers), batches.packed(stream)
+        return [StreamPartition(part, topic, told) for part in parts]
+
+    # Reading
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the record batches of a partition."""
+        assert isinstance(partition, StreamPartition)
+        return self.topic_reader.read(
+            partition.partition, partition.topic, partition.stream
+        )
+
+    @cached_property
+    def _storage(self) -> Storage:
+        return open_storage(self.scan.root, self.config, Traffic())
+
+    @cached_property
+    def _topic(self) -> str:
+        connector = connectors.find(self.scan.connector)
+        catalog = connector.catalog(self._storage, self.scan.given)
+        (topic,) = catalog.select(self.scan.selection)
+        return topic
+
+    @cached_property
+    def _log(self) -> ChangeLog:
+        connector = connectors.find(self.scan.connector)
+        log = connector.change_log(self._storage, self._topic, self.scan.given)
+        if log is None:
+            raise ConfigError(f"topic {self._topic} has no log of what is new in it")
+        return log
+
+    def _unread(self, start: Mark) -> list[Change]:
+        """Return what there is behind a mark; what is known is not looked up again."""
+        if self._is_idle:
+            Event().wait(self.scan.poll_interval_s)
+        left = self._behind(start)
+        self._begin, self._known = start, left or []
+        reached = left[-1].after if left else start
+        if reached != self._target:
+            self._known += self._log.changes(reached, self._target)
+        return self._known
+
+    def _behind(self, mark: Mark) -> list[Change] | None:
+        """Return what is known behind a mark; None if the mark itself is not."""
+        if mark == self._begin:
+            return self._known
+        for at, change in enumerate(self._known, start=1):
+            if change.after == mark:
+                return self._known[at:]
+        return None
+
+    def _between(self, start: Mark, end: Mark) -> Sequence[Change]:
+        left = self._behind(start) or []
+        for count, change in enumerate(left, start=1):
+            if change.after == end:
+                return left[:count]
+        return self._log.changes(start, end)
+
+
+def _ledgers(changes: Sequence[Change]) -> tuple[LedgerMap, ...]:
+    """Return the ledgers with anything to read in the order of their ids."""
+    found = [change.ledger for change in changes if change.ledger is not None]
+    return tuple(
+        sorted((of for of in found if of.extents), key=lambda of: of.ledger.id)
+    )
+
+
+def _range(ledgers: Sequence[LedgerMap]) -> tuple[Position, Position]:
+    """Return from where to where ledgers lie among others."""
+    last = ledgers[-1].ledger.id
+    stop = max(
+        extent.last + 1
+        for of in ledgers
+        if of.ledger.id == last
+        for extent in of.extents
+    )
+    return Position(ledgers[0].ledger.id, 0), Position(last, stop)
+
+
+def _admitted(unread: Sequence[Change], limit: Limit) -> int:
+    """Return how many changes a batch takes: at least one that has a ledger."""
+    rows, stored_bytes = limit.rows, limit.stored_bytes
+    is_first = True
+    for count, change in enumerate(unread):
+        extents = () if change.ledger is None else change.ledger.extents
+        rows -= sum(extent.last - extent.first + 1 for extent in extents)
+        stored_bytes -= sum(extent.size_bytes for extent in extents)
+        if min(rows, stored_bytes) < 0 and not is_first:
+            return count
+        is_first &= not extents
+    return len(unread)
