@@ -22,9 +22,10 @@ lint: venv
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# One more than cores: what starts an application waits most of the time.
+# Unit tests last: they fill the time in which applications start. One more at once than
+# there are cores, since much of the rest waits.
 test: lint
-	$(PYTEST) -n 3 --dist loadgroup --no-loadscope-reorder
+	$(PYTEST) -n 3 --dist loadfile --no-loadscope-reorder
 
 demo: venv
 	$(BIN)/python examples/demo.py

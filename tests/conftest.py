@@ -46,20 +46,6 @@ def pytest_configure(config: pytest.Config) -> None:
     boto3.session.Session().get_available_services()
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Long ones first; those with the session stay together, others by file."""
-    items.sort(key=lambda item: "unit" in item.path.parts)
-    items.sort(key=lambda item: "spark" not in _fixtures(item))
-    for item in items:
-        place = "spark" if "spark" in _fixtures(item) else item.nodeid.split("::")[0]
-        item.add_marker(pytest.mark.xdist_group(place))
-
-
-def _fixtures(item: pytest.Item) -> list[str]:
-    return getattr(item, "fixturenames", [])
-
-
 @pytest.fixture(autouse=True)
 def _nothing_is_left_behind() -> Iterator[None]:
     """Fail a test after which a descriptor, a process or shared memory is left."""

@@ -210,7 +210,7 @@ def test_unknown_topic_names_those_that_are_there(
 
 def test_empty_directory(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "bucket").mkdir()
-    with pytest.raises(AnalysisException, match="ConfigError"):
+    with pytest.raises(AnalysisException, match="NoSuchTopicError: option topic"):
         Topic(tmp_path / "bucket").load(spark).count()
 
 
