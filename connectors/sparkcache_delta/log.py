@@ -77,9 +77,10 @@ class Log:
         version, time = asked.version(options), asked.timestamp(options)
         access = dict(storage.access())
         with _translated(place, options):
-            if not DeltaTable.is_deltatable(_as_url(place), access):
+            try:
+                table = DeltaTable(_as_url(place), version, access)
+            except TableNotFoundError:
                 return None
-            table = DeltaTable(_as_url(place), version, access)
             if time is not None:
                 table.load_as_version(_version_at(table, time))
         return cls(place, table)

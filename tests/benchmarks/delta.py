@@ -6,7 +6,8 @@ Five jobs that differ read a table of 64 MiB in 8 files, loaded once, on local[2
 after another, from an S3 server that answers after 20 ms. Nearly all of the table is
 one column, and each job needs it: of a job that does not, Delta's reader would fetch
 little, while `columns` has to name what is wanted for all. delta-spark reads from the
-same server through Hadoop's S3A, in the same session, as it comes.
+same server through Hadoop's S3A, in the same session, as it comes: its streams keep
+blocks that others ask for as well, so its file system is opened anew for each way.
 
     seconds_over_delta      planned consumers / spark.read.format("delta")
     seconds_over_persist    / the latter with persist(MEMORY_ONLY), filled by the first
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from sparkcache.testing.s3_server import S3Server
 
 TABLE = "sales/orders"
+S3A_TABLE = f"s3a://{remote.BUCKET}/{TABLE}"
 FILES = 8
 ROWS = 8192
 VALUE_BYTES = 1024
@@ -128,7 +130,7 @@ class Consumers:
         data = 0
         for turn in range(ROUNDS + 1):
             for way, run in ways.items():
-                self._server.forget()
+                self.begin_anew()
                 began = time.perf_counter()
                 run()
                 if turn:
@@ -151,6 +153,15 @@ class Consumers:
             "seconds": {way: round(taken, 3) for way, taken in seconds.items()},
             "first_scan_bytes": one,
         }
+
+    def begin_anew(self) -> None:
+        """Have S3A forget what its streams keep of the way before, and be connected."""
+        jvm: Any = self._spark._jvm
+        jvm.org.apache.hadoop.fs.FileSystem.closeAll()
+        log = jvm.org.apache.hadoop.fs.Path(f"{S3A_TABLE}/_delta_log")
+        conf = self._spark.sparkContext._jsc.hadoopConfiguration()
+        assert log.getFileSystem(conf).exists(log)
+        self._server.forget()
 
     def planned(self) -> None:
         """Run the jobs as planned consumers."""
@@ -177,7 +188,7 @@ class Consumers:
 
     def of_delta(self) -> DataFrame:
         """Return the table as Delta reads it."""
-        return self._spark.read.format("delta").load(f"s3a://{remote.BUCKET}/{TABLE}")
+        return self._spark.read.format("delta").load(S3A_TABLE)
 
     def sent_bytes(self, over: int = 0) -> int:
         """Return the bytes of data files in answers of more than so many bytes."""
