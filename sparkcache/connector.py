@@ -254,7 +254,10 @@ class Resolver(Protocol):
 
 
 class Connector(Protocol):
-    """A kind of topic. Instances hold nothing but constants."""
+    """A kind of topic. Instances hold nothing but constants.
+
+    Connectors derive from it, and say what is otherwise with them than here.
+    """
 
     name: str
     """As users name it in the option `connector`."""
@@ -262,11 +265,14 @@ class Connector(Protocol):
     option_names: frozenset[str]
     """Options that it understands beside the common ones."""
 
-    stream_option_names: frozenset[str]
+    stream_option_names: frozenset[str] = frozenset()
     """Those of them that mean something to streams alone."""
 
-    root_topic: str
+    root_topic: str = ""
     """The name of the topic that a root is itself; empty if topics need names."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
 
     def topic_name(self, topic: str) -> str:
         """Return the full name of what users may abbreviate; raises ConfigError."""
@@ -279,6 +285,7 @@ class Connector(Protocol):
         So a topic that has a schema and versions of its own shows each DataFrame one
         of them. Raises ConfigError, SourceError.
         """
+        return options
 
     def decoding(self, options: Mapping[str, str]) -> str:
         """Return what in the options changes decoded rows; raises ConfigError.
@@ -324,6 +331,7 @@ class Connector(Protocol):
         Without it a stream reads each ledger that comes, as far as positions say. With
         it ledgers are read whole. Raises ConfigError if the topic has no streams.
         """
+        return None
 
     def prune(
         self,
@@ -337,6 +345,7 @@ class Connector(Protocol):
         The first time is included, the second is not; in microseconds since 1970.
         What is returned may be too much, never too little.
         """
+        return range(len(extents))
 
     def runs(self, extent: Extent, run_bytes: int) -> Sequence[Run]:
         """Cut an extent into runs of about `run_bytes` stored bytes each."""

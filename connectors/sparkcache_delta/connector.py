@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sparkcache.connector import Connector
 from sparkcache_delta import extents, names, options, pinned, splitting
 from sparkcache_delta.decode import decode
 from sparkcache_delta.discovery import Catalog
@@ -27,16 +28,13 @@ if TYPE_CHECKING:
     from sparkcache.model import Extent, Ledger, Position, Run
 
 
-class DeltaConnector:
+class DeltaConnector(Connector):
     """Delta tables, and folders of Parquet files, as topics."""
 
     name = "delta"
     option_names = options.NAMES
     stream_option_names = options.STREAM_NAMES
     root_topic = names.ROOT
-
-    def __repr__(self) -> str:
-        return "DeltaConnector()"
 
     def topic_name(self, topic: str) -> str:
         """Return the path of a table below the root; raises ConfigError."""
@@ -91,16 +89,6 @@ class DeltaConnector:
         from sparkcache_delta.changes import TableChanges  # see `tables`
 
         return TableChanges(storage, topic, options)
-
-    def prune(
-        self,
-        storage: Storage,  # noqa: ARG002
-        extents: Sequence[tuple[Ledger, Extent]],
-        times_us: tuple[int | None, int | None],  # noqa: ARG002
-        options: Mapping[str, str],  # noqa: ARG002
-    ) -> range:
-        """Return them all: a snapshot has only what `where` may want."""
-        return range(len(extents))
 
     def runs(self, extent: Extent, run_bytes: int) -> Sequence[Run]:
         """Cut an extent into runs of as many rows each."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sparkcache import time_order
+from sparkcache.connector import Connector
 from sparkcache.model import Position
 from sparkcache_pulsar import (
     frames,
@@ -33,13 +34,12 @@ if TYPE_CHECKING:
         DecodedRun,
         Neighbours,
         RawRun,
-        Selection,
         Storage,
     )
     from sparkcache.model import Extent, Ledger, Run
 
 
-class PulsarConnector:
+class PulsarConnector(Connector):
     """Topics of Apache Pulsar, offloaded to object stores or to files."""
 
     name = "pulsar"
@@ -48,24 +48,10 @@ class PulsarConnector:
         | encryption.OPTION_NAMES
         | {manifest.OPTION, isolation.OPTION, time_order.OPTION}
     )
-    stream_option_names: frozenset[str] = frozenset()
-    root_topic = ""
-
-    def __repr__(self) -> str:
-        return "PulsarConnector()"
 
     def topic_name(self, topic: str) -> str:
         """Return `persistent://tenant/namespace/topic`; raises ConfigError."""
         return names.full_name(topic)
-
-    def pin(
-        self,
-        storage: Storage,  # noqa: ARG002
-        selection: Selection,  # noqa: ARG002
-        options: Mapping[str, str],
-    ) -> Mapping[str, str]:
-        """Return the options, which say all."""
-        return options
 
     def decoding(self, options: Mapping[str, str]) -> str:
         """Return the schema of values, which messages are wanted, and decryption."""
@@ -103,14 +89,6 @@ class PulsarConnector:
     def catalog(self, storage: Storage, options: Mapping[str, str]) -> Catalog:
         """Find out what brokers have offloaded."""
         return Catalog(storage, options, self.decoding(options))
-
-    def change_log(
-        self,
-        storage: Storage,
-        topic: str,
-        options: Mapping[str, str],
-    ) -> None:
-        """Return none: ledgers have an order, and what is new is known by that."""
 
     def prune(
         self,

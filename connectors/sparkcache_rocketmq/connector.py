@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sparkcache import time_order
+from sparkcache.connector import Connector
 from sparkcache_rocketmq import (
     columns,
     extents,
@@ -27,35 +28,20 @@ if TYPE_CHECKING:
         DecodedRun,
         Neighbours,
         RawRun,
-        Selection,
         Storage,
     )
     from sparkcache.model import Extent, Ledger, Position, Run
 
 
-class RocketMQConnector:
+class RocketMQConnector(Connector):
     """Queues of Apache RocketMQ, tiered to object stores or to files."""
 
     name = "rocketmq"
     option_names = frozenset({tags.OPTION, metadata.OPTION, time_order.OPTION})
-    stream_option_names: frozenset[str] = frozenset()
-    root_topic = ""
-
-    def __repr__(self) -> str:
-        return "RocketMQConnector()"
 
     def topic_name(self, topic: str) -> str:
         """Return the name without the hash of the cluster; raises ConfigError."""
         return names.full_name(topic)
-
-    def pin(
-        self,
-        storage: Storage,  # noqa: ARG002
-        selection: Selection,  # noqa: ARG002
-        options: Mapping[str, str],
-    ) -> Mapping[str, str]:
-        """Return the options, which say all."""
-        return options
 
     def decoding(self, options: Mapping[str, str]) -> str:
         """Return nothing, since no option changes decoded rows; raises ConfigError."""
@@ -94,14 +80,6 @@ class RocketMQConnector:
     def catalog(self, storage: Storage, options: Mapping[str, str]) -> Catalog:
         """Find out what brokers have tiered."""
         return Catalog(storage, options, self.decoding(options))
-
-    def change_log(
-        self,
-        storage: Storage,
-        topic: str,
-        options: Mapping[str, str],
-    ) -> None:
-        """Return none: ledgers have an order, and what is new is known by that."""
 
     def prune(
         self,
