@@ -107,10 +107,17 @@ class TableChanges:
             return self._newest
         return Log.at(self._storage, self._place, version)
 
+    def _files_at(
+        self, version: int, names: Sequence[str] | None = None
+    ) -> list[DataFile]:
+        """Return files of a version, with its columns as the stream calls them."""
+        log = self._at(version)
+        return evolution.renamed(log.files(names), log.table().schema, self._columns)
+
     def _snapshot(self, begin: TableMark) -> list[Change]:
         """Return what is left of the files that a version had."""
         files = sorted(
-            self._at(begin.version).files(),
+            self._files_at(begin.version),
             key=lambda file: (file.modified_ms, file.uri),
         )
         return list(self._changes(begin, files))
@@ -169,7 +176,7 @@ class TableChanges:
     def _described(self, version: int, names: Sequence[str]) -> dict[str, DataFile]:
         """Return what a version says of files. Raises SourceError."""
         log = self._at(version)
-        found = {file.uri: file for file in log.files(names)}
+        found = {file.uri: file for file in self._files_at(version, names)}
         missing = [name for name in names if log.uri(name) not in found]
         if missing:
             raise SourceError(

@@ -72,18 +72,22 @@ class Table:
         return reader
 
     def ids(self, reader: ChangeReader, start: Any, end: Any) -> list[int]:
+        """Return the ids of a batch."""
+        return [row["id"] for row in self.rows(reader, start, end)]
+
+    def rows(self, reader: ChangeReader, start: Any, end: Any) -> list[dict[str, Any]]:
         """Return the rows of a batch, after a journey through JSON."""
         start, end = json.loads(json.dumps([start, end]))
         return [
-            id_
+            row
             for part in reader.partitions(start, end)
             for piece in part.partition.pieces
-            for id_ in self._rows(reader, part.partition, piece)
+            for row in self._rows(reader, part.partition, piece)
         ]
 
     def _rows(
         self, reader: ChangeReader, part: ScanPartition, piece: Piece
-    ) -> Iterator[int]:
+    ) -> Iterator[dict[str, Any]]:
         runs = tuple(CONNECTOR.runs(piece.extent, reader.config.run_bytes))
         wanted = stretch(piece, runs, part.consumer)
         extent = piece.extent
@@ -93,7 +97,7 @@ class Table:
         for index, raw in enumerate(fetch(CONNECTOR, load, stream)):
             if wanted and wanted.start <= index < wanted.stop:
                 for batch in CONNECTOR.decode(piece.ledger, raw, 1 << 20).batches:
-                    yield from batch.column("id").to_pylist()
+                    yield from batch.to_pylist()
 
 
 @pytest.fixture
@@ -335,6 +339,88 @@ def test_columns_that_are_gone_since(table: Table) -> None:
     kept = table.stream(skipChangeCommits="true", columns="id")
     *_, last = batches(kept, start)
     assert table.ids(kept, start, last) == list(range(10))
+
+
+class MappedTable:
+    """A table of one row in each file, whose columns have other names in files."""
+
+    def __init__(self, lake: Lake) -> None:
+        self._path = lake.directory / "t"
+        self._commits = count()
+        (self._path / "_delta_log").mkdir(parents=True)
+
+    def commit(self, names: dict[str, str], *, days: str = "", takes: str = "") -> None:
+        """Commit columns by their names in files, files of days, and removals."""
+        actions: list[dict[str, Any]] = [
+            {"protocol": {"minReaderVersion": 2, "minWriterVersion": 5}},
+            {"metaData": self._columns(names)},
+            *({"add": self._file(day)} for day in days),
+            *({"remove": {"path": day, "dataChange": False}} for day in takes),
+        ]
+        log = self._path / "_delta_log" / f"{next(self._commits):020}.json"
+        log.write_text("\n".join(map(json.dumps, actions)))
+
+    def _columns(self, names: dict[str, str]) -> dict[str, Any]:
+        fields = [
+            {
+                "name": name,
+                "type": "string",
+                "nullable": True,
+                "metadata": {
+                    "delta.columnMapping.id": number,
+                    "delta.columnMapping.physicalName": stored,
+                },
+            }
+            for number, (stored, name) in enumerate(names.items(), start=1)
+        ]
+        return {
+            "id": "one",
+            "format": {"provider": "parquet", "options": {}},
+            "partitionColumns": [names["c1"]],
+            "schemaString": json.dumps({"type": "struct", "fields": fields}),
+            "configuration": {
+                "delta.columnMapping.mode": "name",
+                "delta.columnMapping.maxColumnId": "9",
+            },
+        }
+
+    def _file(self, day: str) -> dict[str, Any]:
+        row = {"c2": f"b{day}", "c3": f"c{day}"}
+        pq.write_table(pa.table({name: [row[name]] for name in row}), self._path / day)
+        none = dict.fromkeys(row, 0)
+        stats = {"numRecords": 1, "minValues": row, "maxValues": row, "nullCount": none}
+        return {
+            "path": day,
+            "partitionValues": {"c1": day},
+            "size": (self._path / day).stat().st_size,
+            "modificationTime": int(day),
+            "dataChange": True,
+            "stats": json.dumps(stats),
+        }
+
+
+def test_columns_that_are_called_otherwise_since(table: Table, lake: Lake) -> None:
+    """What was known of a file by its columns' old names, is known by the new ones."""
+    mapped = MappedTable(lake)
+    mapped.commit({"c1": "day", "c2": "b", "c3": "c"}, days="12")
+    reader = table.stream(maxRowsPerTrigger="1")
+    (start, first, *_) = batches(reader)
+    mapped.commit({"c1": "date", "c2": "c", "c3": "b"}, days="3")
+    mapped.commit({"c1": "date", "c2": "c", "c3": "b"}, takes="3")
+    with pytest.raises(SourceError, match="others in version 1: b, c, date; load"):
+        reader.latestOffset(first, ALL)
+    row = {"c": "b2", "b": "c2", "date": "2"}
+    later = {"c": "b3", "b": "c3", "date": "3"}
+    for where, expected in (
+        ("", [row, later]),
+        ("date = '3'", [later]),
+        ("b >= 'c2' and c < 'b3'", [row]),
+        ("date != '1'", [row, later]),
+    ):
+        again = table.stream(where=where)
+        (_, end) = batches(again, first)
+        assert table.rows(again, first, end) == expected
+    assert start != first
 
 
 def test_rows_that_are_wanted(table: Table) -> None:
