@@ -316,6 +316,27 @@ def test_another_table_in_its_place(table: Table, lake: Lake) -> None:
         table.stream().latestOffset(end, ALL)
 
 
+@pytest.mark.parametrize(
+    ("offset", "says"),
+    [
+        ({"orders": {"table": "a", "version": 1, "files": 0}}, "means another topic"),
+        ({"t": {"3": 24}}, "{'3': 24}, which is none of a table"),
+        ({"t": {"table": "a", "version": "x", "files": 0}}, "which is none of a table"),
+        ({"t": 23}, "23, which is none of a table"),
+        ({}, "the offset {}, and option topic='t' means another topic"),
+    ],
+    ids=str,
+)
+def test_a_checkpoint_of_another_source(table: Table, offset: Any, says: str) -> None:
+    table.append()
+    for planned in (
+        lambda: table.stream().latestOffset(offset, ALL),
+        lambda: table.stream().partitions(offset, {**offset, "t": None}),
+    ):
+        with pytest.raises(ConfigError, match=f"{says}.*another checkpointLocation"):
+            planned()
+
+
 def test_columns_that_are_added_later(table: Table) -> None:
     table.append()
     reader = table.stream()
