@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from sparkcache.errors import ConfigError, SourceError
 from sparkcache_delta import options as asked
+from sparkcache_delta.commits import TRIMMED
 from sparkcache_delta.conforming import physical_name
 from sparkcache_delta.table import Bounds, DataFile, Table
 
@@ -80,7 +81,11 @@ class Log:
             try:
                 table = DeltaTable(_as_url(place), version, access)
             except TableNotFoundError:
-                return None
+                if version is None or not DeltaTable.is_deltatable(
+                    _as_url(place), access
+                ):
+                    return None
+                raise
             if time is not None:
                 table.load_as_version(_version_at(table, time))
         return cls(place, table)
@@ -91,9 +96,18 @@ class Log:
 
         Raises ConfigError, SourceError.
         """
+        access = dict(storage.access())
         with _translated(place, {}):
-            access = dict(storage.access())
-            return cls(place, DeltaTable(_as_url(place), version, access))
+            try:
+                return cls(place, DeltaTable(_as_url(place), version, access))
+            except TableNotFoundError as error:
+                if version is None:
+                    raise
+                raise SourceError(
+                    place,
+                    expected=f"version {version}, which a stream has still to read",
+                    found=f"{error}; {TRIMMED}",
+                ) from error
 
     @property
     def version(self) -> int:
@@ -273,8 +287,6 @@ def _translated(place: str, options: Mapping[str, str]) -> Iterator[None]:
     """Turn what delta-rs raises into errors of this package."""
     try:
         yield
-    except TableNotFoundError as error:
-        raise ConfigError(f"{place}: there is no Delta table: {error}") from error
     except (DeltaError, OSError, ValueError) as error:
         if isinstance(error, ConfigError):
             raise
@@ -282,6 +294,8 @@ def _translated(place: str, options: Mapping[str, str]) -> Iterator[None]:
         if given:
             option = f"option {given[0]}={options[given[0]]!r}"
             raise ConfigError(f"{option}: not a version of {place}: {error}") from error
+        if isinstance(error, TableNotFoundError):
+            raise ConfigError(f"{place}: there is no Delta table: {error}") from error
         if "nsupported" in str(error):
             raise ConfigError(f"{place}: {error}") from error
         raise SourceError(

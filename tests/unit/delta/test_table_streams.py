@@ -307,6 +307,19 @@ def test_a_log_that_was_trimmed(table: Table) -> None:
     assert table.ids(table.stream(), end, last) == more
 
 
+def test_a_log_that_was_trimmed_before_all_rows_were_read(table: Table) -> None:
+    table.appends(2)
+    _, first, _ = batches(table.stream(maxRowsPerTrigger="10"))
+    table.append()
+    table.now.create_checkpoint()
+    for path in table.log[:2]:
+        path.unlink()
+    with pytest.raises(SourceError, match=r"version 1, which.*: begin anew, with anot"):
+        table.stream().latestOffset(first, ALL)
+    with pytest.raises(ConfigError, match="versionAsOf='1': not a version of"):
+        table.stream(versionAsOf="1")
+
+
 def test_another_table_in_its_place(table: Table, lake: Lake) -> None:
     table.appends(2)
     _, end = batches(table.stream())
