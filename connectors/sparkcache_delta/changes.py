@@ -97,7 +97,7 @@ class TableChanges:
         return None if asked_version is None else int(asked_version)
 
     def _find(self) -> Log:
-        """Return the log at its newest version: anew, if there is a newer one."""
+        """Return the log at its newest version: opened anew, if it is another one."""
         if self._newest is None or self._newest.is_outdated():
             self._newest = Log.at(self._storage, self._place)
         return self._newest

@@ -115,10 +115,15 @@ class Log:
         return self._table.version()
 
     def is_outdated(self) -> bool:
-        """Tell whether there is a newer version; then it is no use any more."""
+        """Tell whether there is a newer version; then it is no use any more.
+
+        Nor is it if that cannot be found out: credentials that it was opened with end.
+        """
         before = self.version
-        with _translated(self._place, {}):
+        try:
             self._table.update_incremental()
+        except (DeltaError, OSError, ValueError):
+            return True
         return self.version != before
 
     @property

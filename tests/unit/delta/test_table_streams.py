@@ -21,6 +21,7 @@ from sparkcache.fetch.load import Load, begin, fetch
 from sparkcache.source.change_reader import ChangeReader
 from sparkcache.source.datasource import SparkCacheSource
 from sparkcache.source.partitions import stretch
+from sparkcache.testing.s3_server import S3Server
 from sparkcache_delta.evolution import changed, lost
 
 if TYPE_CHECKING:
@@ -318,6 +319,29 @@ def test_a_log_that_was_trimmed_before_all_rows_were_read(table: Table) -> None:
         table.stream().latestOffset(first, ALL)
     with pytest.raises(ConfigError, match="versionAsOf='1': not a version of"):
         table.stream(versionAsOf="1")
+
+
+def test_credentials_that_end_while_a_stream_waits(lake: Lake, table: Table) -> None:
+    table.appends(2)
+    with S3Server() as server, server.as_environment():
+        _put(server, lake)
+        reader = table.stream(startingVersion="0", path="s3://lake")
+        _, end = batches(reader)
+        table.append()
+        _put(server, lake)
+        server.fail("_delta_log", status=400, code="ExpiredToken")
+        _, last = batches(reader, end)
+        assert last["t"]["version"] == 3
+        server.refuse("_delta_log")
+        with pytest.raises(SourceError):
+            reader.latestOffset(last, ALL)
+
+
+def _put(server: S3Server, lake: Lake) -> None:
+    server.create_bucket("lake")
+    for path in sorted(lake.directory.rglob("*.*")):
+        key = path.relative_to(lake.directory).as_posix()
+        server.put("lake", key, path.read_bytes())
 
 
 def test_another_table_in_its_place(table: Table, lake: Lake) -> None:
