@@ -108,7 +108,8 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
         begins, _ = _range(_ledgers([*changes, *self._known]))
         stream = self._plan.next((start, end), [Consumer(name, begins)])
-        topic, told = TopicMap(ledgers), batches.packed(stream)
+        # Each partition would bring all files along: what is whole has no neighbours.
+        topic, told = TopicMap(()), batches.packed(stream)
         return [StreamPartition(part, topic, told) for part in parts]
 
     # Reading

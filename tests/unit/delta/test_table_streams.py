@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import re
 from datetime import UTC, datetime, timedelta
 from itertools import count, pairwise
@@ -489,6 +490,18 @@ def test_rows_that_are_wanted(table: Table) -> None:
     nothing = table.stream(where="id > 99", startingVersion="0")
     start, end = batches(nothing)
     assert nothing.partitions(start, end) == []
+
+
+def test_a_partition_is_as_large_however_many_files_a_batch_has(table: Table) -> None:
+    sizes = []
+    for _ in range(2):
+        table.appends(10)
+        reader = table.stream(partitionBytes="1k")
+        parts = reader.partitions(*batches(reader))
+        sizes.append((len(parts), len(pickle.dumps(parts[0]))))
+    (few, before), (many, after) = sizes
+    assert many == 2 * few
+    assert after < 1.05 * before
 
 
 def test_streams_and_scans_share_runs(table: Table, lake: Lake) -> None:
