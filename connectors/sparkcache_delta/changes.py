@@ -148,7 +148,8 @@ class TableChanges:
                 offset=error.offset,
                 expected=f"{error.expected}; it is of version {begin.version}, which "
                 "a stream has still to read",
-                found=error.found,
+                found=f"{error.found}; if it was vacuumed, begin anew, with another "
+                "checkpoint",
             ) from error
         for number, file in enumerate(left, begin.files + 1):
             is_last = number == len(files)
