@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sparkcache.connector import Storage
 
 TRIMMED = (
-    "a table's log goes back as far as its property delta.logRetentionDuration says: "
+    "if the table's log was trimmed, as its property delta.logRetentionDuration says, "
     "begin anew, with another checkpoint, with all rows or a version that is kept"
 )
 

@@ -301,7 +301,8 @@ def test_a_log_that_was_trimmed(table: Table) -> None:
     table.now.create_checkpoint()
     table.log[0].unlink()
     more = table.append()
-    with pytest.raises(SourceError, match=r"00\.json: expected the commit with which"):
+    says = r"00\.json: expected the commit with which.* if the table's log was trimmed"
+    with pytest.raises(SourceError, match=says):
         table.stream().latestOffset(start, ALL)
     *_, last = batches(table.stream(), end)
     assert table.ids(table.stream(), end, last) == more
@@ -314,7 +315,9 @@ def test_a_log_that_was_trimmed_before_all_rows_were_read(table: Table) -> None:
     table.now.create_checkpoint()
     for path in table.log[:2]:
         path.unlink()
-    with pytest.raises(SourceError, match=r"version 1, which.*: begin anew, with anot"):
+    with pytest.raises(
+        SourceError, match=r"version 1, which.*begin anew, with another"
+    ):
         table.stream().latestOffset(first, ALL)
     with pytest.raises(ConfigError, match="versionAsOf='1': not a version of"):
         table.stream(versionAsOf="1")
