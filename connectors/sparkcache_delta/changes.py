@@ -16,7 +16,7 @@ from sparkcache.connector import Change
 from sparkcache.errors import ConfigError, SourceError
 from sparkcache_delta import evolution, pinned
 from sparkcache_delta import options as asked
-from sparkcache_delta.commits import read_commit
+from sparkcache_delta.commits import TRIMMED, read_commit
 from sparkcache_delta.discovery import ledger_maps
 from sparkcache_delta.form import Form
 from sparkcache_delta.log import Log
@@ -105,7 +105,14 @@ class TableChanges:
     def _at(self, version: int) -> Log:
         if self._newest is not None and self._newest.version == version:
             return self._newest
-        return Log.at(self._storage, self._place, version)
+        try:
+            return Log.at(self._storage, self._place, version)
+        except SourceError as error:
+            raise SourceError(
+                self._place,
+                expected=f"version {version}, with which a stream goes on",
+                found=f"{error.found}; {TRIMMED}",
+            ) from error
 
     def _files_at(
         self, version: int, names: Sequence[str] | None = None

@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 
 from sparkcache.errors import ConfigError, SourceError
 from sparkcache_delta import options as asked
-from sparkcache_delta.commits import TRIMMED
 from sparkcache_delta.conforming import physical_name
 from sparkcache_delta.table import Bounds, DataFile, Table
 
@@ -104,9 +103,7 @@ class Log:
                 if version is None:
                     raise
                 raise SourceError(
-                    place,
-                    expected=f"version {version}, which a stream has still to read",
-                    found=f"{error}; {TRIMMED}",
+                    place, expected=f"version {version}", found=str(error)
                 ) from error
 
     @property
