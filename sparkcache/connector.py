@@ -329,7 +329,8 @@ class Connector(Protocol):
         """Return what tells a stream what is new; None if ledgers tell that.
 
         Without it a stream reads each ledger that comes, as far as positions say. With
-        it ledgers are read whole. Raises ConfigError if the topic has no streams.
+        it ledgers are read whole, and resolvers are shown no neighbours. Raises
+        ConfigError if the topic has no streams.
         """
         return None
 

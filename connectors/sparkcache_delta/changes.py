@@ -16,7 +16,7 @@ from sparkcache.connector import Change
 from sparkcache.errors import ConfigError, SourceError
 from sparkcache_delta import evolution, pinned
 from sparkcache_delta import options as asked
-from sparkcache_delta.commits import read_commit
+from sparkcache_delta.commits import TRIMMED, read_commit
 from sparkcache_delta.discovery import ledger_maps
 from sparkcache_delta.form import Form
 from sparkcache_delta.log import Log
@@ -97,7 +97,7 @@ class TableChanges:
         return None if asked_version is None else int(asked_version)
 
     def _find(self) -> Log:
-        """Return the log at its newest version: anew, if there is a newer one."""
+        """Return the log at its newest version: opened anew, if it is another one."""
         if self._newest is None or self._newest.is_outdated():
             self._newest = Log.at(self._storage, self._place)
         return self._newest
@@ -105,12 +105,26 @@ class TableChanges:
     def _at(self, version: int) -> Log:
         if self._newest is not None and self._newest.version == version:
             return self._newest
-        return Log.at(self._storage, self._place, version)
+        try:
+            return Log.at(self._storage, self._place, version)
+        except SourceError as error:
+            raise SourceError(
+                self._place,
+                expected=f"version {version}, with which a stream goes on",
+                found=f"{error.found}; {TRIMMED}",
+            ) from error
+
+    def _files_at(
+        self, version: int, names: Sequence[str] | None = None
+    ) -> list[DataFile]:
+        """Return files of a version, with its columns as the stream calls them."""
+        log = self._at(version)
+        return evolution.renamed(log.files(names), log.table().schema, self._columns)
 
     def _snapshot(self, begin: TableMark) -> list[Change]:
         """Return what is left of the files that a version had."""
         files = sorted(
-            self._at(begin.version).files(),
+            self._files_at(begin.version),
             key=lambda file: (file.modified_ms, file.uri),
         )
         return list(self._changes(begin, files))
@@ -141,7 +155,8 @@ class TableChanges:
                 offset=error.offset,
                 expected=f"{error.expected}; it is of version {begin.version}, which "
                 "a stream has still to read",
-                found=error.found,
+                found=f"{error.found}; if it was vacuumed, begin anew, with another "
+                "checkpoint",
             ) from error
         for number, file in enumerate(left, begin.files + 1):
             is_last = number == len(files)
@@ -169,7 +184,7 @@ class TableChanges:
     def _described(self, version: int, names: Sequence[str]) -> dict[str, DataFile]:
         """Return what a version says of files. Raises SourceError."""
         log = self._at(version)
-        found = {file.uri: file for file in log.files(names)}
+        found = {file.uri: file for file in self._files_at(version, names)}
         missing = [name for name in names if log.uri(name) not in found]
         if missing:
             raise SourceError(

@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 
     from sparkcache.connector import Storage
 
+TRIMMED = (
+    "if the table's log was trimmed, as its property delta.logRetentionDuration says, "
+    "begin anew, with another checkpoint, with all rows or a version that is kept"
+)
+
 
 @dataclass(frozen=True)
 class Commit:
@@ -51,9 +56,7 @@ def read_commit(storage: Storage, place: str, version: int) -> Commit:
         raise SourceError(
             uri,
             expected="the commit with which a stream goes on",
-            found=f"{error.found}; a table's log goes back as far as its property "
-            "delta.logRetentionDuration says: begin anew, with another checkpoint, "
-            "with all rows or a version that is kept",
+            found=f"{error.found}; {TRIMMED}",
         ) from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise SourceError(

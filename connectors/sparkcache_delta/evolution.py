@@ -8,6 +8,7 @@ has to have the columns that the stream has: it is started again to have others.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -16,7 +17,10 @@ from sparkcache_delta.conforming import physical_name
 from sparkcache_delta.form import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
+    from typing import Any
+
+    from sparkcache_delta.table import DataFile
 
 
 def changed(columns: pa.Schema, later: pa.Schema, *, are_all: bool) -> str:
@@ -28,7 +32,7 @@ def changed(columns: pa.Schema, later: pa.Schema, *, are_all: bool) -> str:
     names = before.keys() | after.keys() if are_all else before.keys()
     return ", ".join(
         sorted(
-            name
+            (after if name in after else before)[name].name
             for name in names
             if name not in before
             or name not in after
@@ -40,6 +44,31 @@ def changed(columns: pa.Schema, later: pa.Schema, *, are_all: bool) -> str:
 def lost(columns: pa.Schema, earlier: pa.Schema, *, are_all: bool) -> str:
     """Return which columns of an earlier version cannot be read as these are."""
     return ", ".join(sorted(_lost(columns, earlier, are_all=are_all)))
+
+
+def renamed(
+    files: Iterable[DataFile], then: pa.Schema, columns: pa.Schema
+) -> list[DataFile]:
+    """Return files of a version with what is known of columns under their later names.
+
+    A column that is none of these keeps its name, unless one of these has it by now.
+    """
+    later = {physical_name(field): field.name for field in columns}
+    names = {
+        field.name: later.get(physical_name(field), field.name)
+        for field in then
+        if physical_name(field) in later or field.name not in columns.names
+    }
+    return [
+        replace(
+            file, values=_known(file.values, names), bounds=_known(file.bounds, names)
+        )
+        for file in files
+    ]
+
+
+def _known(by_name: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    return {names[name]: known for name, known in by_name.items() if name in names}
 
 
 def _lost(

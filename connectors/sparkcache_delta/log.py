@@ -80,7 +80,11 @@ class Log:
             try:
                 table = DeltaTable(_as_url(place), version, access)
             except TableNotFoundError:
-                return None
+                if version is None or not DeltaTable.is_deltatable(
+                    _as_url(place), access
+                ):
+                    return None
+                raise
             if time is not None:
                 table.load_as_version(_version_at(table, time))
         return cls(place, table)
@@ -91,9 +95,16 @@ class Log:
 
         Raises ConfigError, SourceError.
         """
+        access = dict(storage.access())
         with _translated(place, {}):
-            access = dict(storage.access())
-            return cls(place, DeltaTable(_as_url(place), version, access))
+            try:
+                return cls(place, DeltaTable(_as_url(place), version, access))
+            except TableNotFoundError as error:
+                if version is None:
+                    raise
+                raise SourceError(
+                    place, expected=f"version {version}", found=str(error)
+                ) from error
 
     @property
     def version(self) -> int:
@@ -101,10 +112,15 @@ class Log:
         return self._table.version()
 
     def is_outdated(self) -> bool:
-        """Tell whether there is a newer version; then it is no use any more."""
+        """Tell whether there is a newer version; then it is no use any more.
+
+        Nor is it if that cannot be found out: credentials that it was opened with end.
+        """
         before = self.version
-        with _translated(self._place, {}):
+        try:
             self._table.update_incremental()
+        except (DeltaError, OSError, ValueError):
+            return True
         return self.version != before
 
     @property
@@ -273,8 +289,6 @@ def _translated(place: str, options: Mapping[str, str]) -> Iterator[None]:
     """Turn what delta-rs raises into errors of this package."""
     try:
         yield
-    except TableNotFoundError as error:
-        raise ConfigError(f"{place}: there is no Delta table: {error}") from error
     except (DeltaError, OSError, ValueError) as error:
         if isinstance(error, ConfigError):
             raise
@@ -282,6 +296,8 @@ def _translated(place: str, options: Mapping[str, str]) -> Iterator[None]:
         if given:
             option = f"option {given[0]}={options[given[0]]!r}"
             raise ConfigError(f"{option}: not a version of {place}: {error}") from error
+        if isinstance(error, TableNotFoundError):
+            raise ConfigError(f"{place}: there is no Delta table: {error}") from error
         if "nsupported" in str(error):
             raise ConfigError(f"{place}: {error}") from error
         raise SourceError(

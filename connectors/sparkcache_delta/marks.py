@@ -15,6 +15,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from sparkcache.errors import ConfigError
+
 if TYPE_CHECKING:
     from sparkcache.connector import Mark
 
@@ -38,7 +40,7 @@ class TableMark:
 
     @classmethod
     def parse(cls, mark: Mark) -> TableMark:
-        """Read what `written` wrote; raises ValueError."""
+        """Read what `written` wrote; raises ConfigError."""
         try:
             return cls(
                 str(mark["table"]),
@@ -46,8 +48,11 @@ class TableMark:
                 int(mark["files"]),
                 bool(mark.get("snapshot", False)),
             )
-        except KeyError as error:
-            raise ValueError(f"{dict(mark)} has no {error}") from error
+        except (KeyError, TypeError, ValueError) as error:
+            raise ConfigError(
+                f"the checkpoint has the offset {mark!r}, which is none of a table: "
+                "give another checkpointLocation"
+            ) from error
 
     def written(self) -> Mark:
         """Return it as it stands in JSON."""

@@ -35,34 +35,12 @@ from sparkcache.testing.s3_server import S3Server
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
-import shop  # noqa: E402 - it lies above
+from bucket import BUCKET, MIB, offload, sent  # noqa: E402 - it lies above
 
-MIB = 1 << 20
-BUCKET = "offload-bucket"
 STORAGE = "file:///tmp/sparkcache-pipeline/storage"
 PLANNED, UNPLANNED = "from sparkcache import", "from pyspark import"
 CONSUMERS = 3
 QUIET = "spark.ui.enabled=false", "spark.ui.showConsoleProgress=false"
-
-
-def offload(server: S3Server, mib: int) -> tuple[int, int]:
-    """Put the topic into the bucket; return its bytes and messages."""
-    size_bytes = messages = 0
-    server.create_bucket(BUCKET)
-    for stored, count in shop.offloaded(shop.TOPIC, mib * MIB, range(1, 5)):
-        server.put(BUCKET, stored.key, stored.data, stored.metadata)
-        size_bytes += len(stored.data) if count else 0
-        messages += count
-    return size_bytes, messages
-
-
-def sent_bytes(server: S3Server) -> int:
-    """Return the bytes of the topic's data that the server has sent."""
-    return sum(
-        count.sent_bytes
-        for name, count in server.counts().items()
-        if not name.endswith(("/", "-index"))
-    )
 
 
 def install(directory: Path, confs: list[str], *, is_planned: bool) -> Path:
@@ -121,7 +99,8 @@ def main() -> int:
         server.as_environment(),
         tempfile.TemporaryDirectory(prefix="sparkcache-pipeline-") as directory,
     ):
-        topic_bytes, messages = offload(server, given.mib)
+        server.create_bucket(BUCKET)
+        topic_bytes, messages = offload(server, given.mib * MIB, range(1, 5))
         spec = install(
             Path(directory) / "shop", given.conf, is_planned=not given.unplanned
         )
@@ -131,7 +110,7 @@ def main() -> int:
             "rows": messages,
             "rows_of": rows_of(spec),
             "topic_bytes": topic_bytes,
-            "fetched_bytes": sent_bytes(server),
+            "fetched_bytes": sent(server).sent_bytes,
         }
     print(
         f"{CONSUMERS} flows read {topic_bytes / MIB:.1f} MiB each; the server sent "

@@ -82,7 +82,7 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
         """Return where the next batch ends; where it starts if there is nothing new."""
-        unread = self._unread(start[self._topic])
+        unread = self._unread(self._mark(start))
         self._is_idle = not unread
         count = _admitted(unread, batches.limit(self.scan, limit))
         return {self._topic: unread[count - 1].after} if count else start
@@ -94,7 +94,7 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: Offset, end: Offset) -> list[StreamPartition]:
         """Cut a batch; the versions of its objects are pinned."""
-        begin, stop = start[self._topic], end[self._topic]
+        begin, stop = self._mark(start), self._mark(end)
         if begin == stop:
             return []
         changes = self._between(begin, stop)
@@ -108,7 +108,8 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
         begins, _ = _range(_ledgers([*changes, *self._known]))
         stream = self._plan.next((start, end), [Consumer(name, begins)])
-        topic, told = TopicMap(ledgers), batches.packed(stream)
+        # Each partition would bring all files along: what is whole has no neighbours.
+        topic, told = TopicMap(()), batches.packed(stream)
         return [StreamPartition(part, topic, told) for part in parts]
 
     # Reading
@@ -138,6 +139,16 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if log is None:
             raise ConfigError(f"topic {self._topic} has no log of what is new in it")
         return log
+
+    def _mark(self, offset: Offset) -> Mark:
+        """Return how far an offset is in the topic; raises ConfigError."""
+        if offset.keys() != {self._topic}:
+            raise ConfigError(
+                f"the checkpoint has the offset {offset!r}, and option "
+                f"{self.scan.selection} means another topic: give another "
+                "checkpointLocation, or the options that the query had"
+            )
+        return offset[self._topic]
 
     def _unread(self, start: Mark) -> list[Change]:
         """Return what there is behind a mark; what is known is not looked up again."""

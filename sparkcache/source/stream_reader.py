@@ -75,7 +75,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> Offset:
         """Return where a query begins that has no checkpoint."""
-        there = self._find().spans
+        there = (self._target or self._find()).spans  # none beyond what is read now
         if not there:
             _log.warning("%s: nothing is there yet", self.scan.selection)
         self.scan.check_offsets(list(there))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import re
 from datetime import UTC, datetime, timedelta
 from itertools import count, pairwise
@@ -21,6 +22,7 @@ from sparkcache.fetch.load import Load, begin, fetch
 from sparkcache.source.change_reader import ChangeReader
 from sparkcache.source.datasource import SparkCacheSource
 from sparkcache.source.partitions import stretch
+from sparkcache.testing.s3_server import S3Server
 from sparkcache_delta.evolution import changed, lost
 
 if TYPE_CHECKING:
@@ -72,18 +74,22 @@ class Table:
         return reader
 
     def ids(self, reader: ChangeReader, start: Any, end: Any) -> list[int]:
+        """Return the ids of a batch."""
+        return [row["id"] for row in self.rows(reader, start, end)]
+
+    def rows(self, reader: ChangeReader, start: Any, end: Any) -> list[dict[str, Any]]:
         """Return the rows of a batch, after a journey through JSON."""
         start, end = json.loads(json.dumps([start, end]))
         return [
-            id_
+            row
             for part in reader.partitions(start, end)
             for piece in part.partition.pieces
-            for id_ in self._rows(reader, part.partition, piece)
+            for row in self._rows(reader, part.partition, piece)
         ]
 
     def _rows(
         self, reader: ChangeReader, part: ScanPartition, piece: Piece
-    ) -> Iterator[int]:
+    ) -> Iterator[dict[str, Any]]:
         runs = tuple(CONNECTOR.runs(piece.extent, reader.config.run_bytes))
         wanted = stretch(piece, runs, part.consumer)
         extent = piece.extent
@@ -93,7 +99,7 @@ class Table:
         for index, raw in enumerate(fetch(CONNECTOR, load, stream)):
             if wanted and wanted.start <= index < wanted.stop:
                 for batch in CONNECTOR.decode(piece.ledger, raw, 1 << 20).batches:
-                    yield from batch.column("id").to_pylist()
+                    yield from batch.to_pylist()
 
 
 @pytest.fixture
@@ -278,12 +284,10 @@ def test_a_file_that_was_vacuumed_before_it_was_read(table: Table) -> None:
     start, end = batches(reader)
     table.now.optimize.compact()
     table.now.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
-    for way in (reader.partitions, table.stream().partitions):
-        if way == reader.partitions:
-            continue  # it knows where they lie; tasks will not find them
-        with pytest.raises(SourceError, match="of version 0, which a stream has still"):
-            way(start, end)
-    with pytest.raises(SourceError, match="of version 0, which a stream has still"):
+    says = "of version 0, which a stream has still.*begin anew, with another checkpoint"
+    with pytest.raises(SourceError, match=says):
+        table.stream().partitions(start, end)
+    with pytest.raises(SourceError, match=says):
         table.stream().latestOffset(start, ALL)
     fresh = table.stream()
     assert len(table.ids(fresh, *batches(fresh))) == 2 * ROWS
@@ -297,10 +301,50 @@ def test_a_log_that_was_trimmed(table: Table) -> None:
     table.now.create_checkpoint()
     table.log[0].unlink()
     more = table.append()
-    with pytest.raises(SourceError, match=r"00\.json: expected the commit with which"):
+    says = r"00\.json: expected the commit with which.* if the table's log was trimmed"
+    with pytest.raises(SourceError, match=says):
         table.stream().latestOffset(start, ALL)
     *_, last = batches(table.stream(), end)
     assert table.ids(table.stream(), end, last) == more
+
+
+def test_a_log_that_was_trimmed_before_all_rows_were_read(table: Table) -> None:
+    table.appends(2)
+    _, first, _ = batches(table.stream(maxRowsPerTrigger="10"))
+    table.append()
+    table.now.create_checkpoint()
+    table.log[0].unlink()
+    says = "version 1, with which a stream goes on.*begin anew, with another"
+    with pytest.raises(SourceError, match=says):  # as it builds on version 0
+        table.stream().latestOffset(first, ALL)
+    table.log[0].unlink()
+    with pytest.raises(SourceError, match=says):
+        table.stream().latestOffset(first, ALL)
+    with pytest.raises(ConfigError, match="versionAsOf='1': not a version of"):
+        table.stream(versionAsOf="1")
+
+
+def test_credentials_that_end_while_a_stream_waits(lake: Lake, table: Table) -> None:
+    table.appends(2)
+    with S3Server() as server, server.as_environment():
+        _put(server, lake)
+        reader = table.stream(startingVersion="0", path="s3://lake")
+        _, end = batches(reader)
+        table.append()
+        _put(server, lake)
+        server.fail("_delta_log", status=400, code="ExpiredToken")
+        _, last = batches(reader, end)
+        assert last["t"]["version"] == 3
+        server.refuse("_delta_log")
+        with pytest.raises(SourceError):
+            reader.latestOffset(last, ALL)
+
+
+def _put(server: S3Server, lake: Lake) -> None:
+    server.create_bucket("lake")
+    for path in sorted(lake.directory.rglob("*.*")):
+        key = path.relative_to(lake.directory).as_posix()
+        server.put("lake", key, path.read_bytes())
 
 
 def test_another_table_in_its_place(table: Table, lake: Lake) -> None:
@@ -310,6 +354,27 @@ def test_another_table_in_its_place(table: Table, lake: Lake) -> None:
     table.appends(3)
     with pytest.raises(SourceError, match="begin anew, with another checkpoint"):
         table.stream().latestOffset(end, ALL)
+
+
+@pytest.mark.parametrize(
+    ("offset", "says"),
+    [
+        ({"orders": {"table": "a", "version": 1, "files": 0}}, "means another topic"),
+        ({"t": {"3": 24}}, "{'3': 24}, which is none of a table"),
+        ({"t": {"table": "a", "version": "x", "files": 0}}, "which is none of a table"),
+        ({"t": 23}, "23, which is none of a table"),
+        ({}, "the offset {}, and option topic='t' means another topic"),
+    ],
+    ids=str,
+)
+def test_a_checkpoint_of_another_source(table: Table, offset: Any, says: str) -> None:
+    table.append()
+    for planned in (
+        lambda: table.stream().latestOffset(offset, ALL),
+        lambda: table.stream().partitions(offset, {**offset, "t": None}),
+    ):
+        with pytest.raises(ConfigError, match=f"{says}.*another checkpointLocation"):
+            planned()
 
 
 def test_columns_that_are_added_later(table: Table) -> None:
@@ -337,6 +402,88 @@ def test_columns_that_are_gone_since(table: Table) -> None:
     assert table.ids(kept, start, last) == list(range(10))
 
 
+class MappedTable:
+    """A table of one row in each file, whose columns have other names in files."""
+
+    def __init__(self, lake: Lake) -> None:
+        self._path = lake.directory / "t"
+        self._commits = count()
+        (self._path / "_delta_log").mkdir(parents=True)
+
+    def commit(self, names: dict[str, str], *, days: str = "", takes: str = "") -> None:
+        """Commit columns by their names in files, files of days, and removals."""
+        actions: list[dict[str, Any]] = [
+            {"protocol": {"minReaderVersion": 2, "minWriterVersion": 5}},
+            {"metaData": self._columns(names)},
+            *({"add": self._file(day)} for day in days),
+            *({"remove": {"path": day, "dataChange": False}} for day in takes),
+        ]
+        log = self._path / "_delta_log" / f"{next(self._commits):020}.json"
+        log.write_text("\n".join(map(json.dumps, actions)))
+
+    def _columns(self, names: dict[str, str]) -> dict[str, Any]:
+        fields = [
+            {
+                "name": name,
+                "type": "string",
+                "nullable": True,
+                "metadata": {
+                    "delta.columnMapping.id": number,
+                    "delta.columnMapping.physicalName": stored,
+                },
+            }
+            for number, (stored, name) in enumerate(names.items(), start=1)
+        ]
+        return {
+            "id": "one",
+            "format": {"provider": "parquet", "options": {}},
+            "partitionColumns": [names["c1"]],
+            "schemaString": json.dumps({"type": "struct", "fields": fields}),
+            "configuration": {
+                "delta.columnMapping.mode": "name",
+                "delta.columnMapping.maxColumnId": "9",
+            },
+        }
+
+    def _file(self, day: str) -> dict[str, Any]:
+        row = {"c2": f"b{day}", "c3": f"c{day}"}
+        pq.write_table(pa.table({name: [row[name]] for name in row}), self._path / day)
+        none = dict.fromkeys(row, 0)
+        stats = {"numRecords": 1, "minValues": row, "maxValues": row, "nullCount": none}
+        return {
+            "path": day,
+            "partitionValues": {"c1": day},
+            "size": (self._path / day).stat().st_size,
+            "modificationTime": int(day),
+            "dataChange": True,
+            "stats": json.dumps(stats),
+        }
+
+
+def test_columns_that_are_called_otherwise_since(table: Table, lake: Lake) -> None:
+    """What was known of a file by its columns' old names, is known by the new ones."""
+    mapped = MappedTable(lake)
+    mapped.commit({"c1": "day", "c2": "b", "c3": "c"}, days="12")
+    reader = table.stream(maxRowsPerTrigger="1")
+    (start, first, *_) = batches(reader)
+    mapped.commit({"c1": "date", "c2": "c", "c3": "b"}, days="3")
+    mapped.commit({"c1": "date", "c2": "c", "c3": "b"}, takes="3")
+    with pytest.raises(SourceError, match="others in version 1: b, c, date; load"):
+        reader.latestOffset(first, ALL)
+    row = {"c": "b2", "b": "c2", "date": "2"}
+    later = {"c": "b3", "b": "c3", "date": "3"}
+    for where, expected in (
+        ("", [row, later]),
+        ("date = '3'", [later]),
+        ("b >= 'c2' and c < 'b3'", [row]),
+        ("date != '1'", [row, later]),
+    ):
+        again = table.stream(where=where)
+        (_, end) = batches(again, first)
+        assert table.rows(again, first, end) == expected
+    assert start != first
+
+
 def test_rows_that_are_wanted(table: Table) -> None:
     table.appends(3)
     reader = table.stream(where="id >= 20", startingVersion="0")
@@ -345,6 +492,18 @@ def test_rows_that_are_wanted(table: Table) -> None:
     nothing = table.stream(where="id > 99", startingVersion="0")
     start, end = batches(nothing)
     assert nothing.partitions(start, end) == []
+
+
+def test_a_partition_is_as_large_however_many_files_a_batch_has(table: Table) -> None:
+    sizes = []
+    for _ in range(2):
+        table.appends(10)
+        reader = table.stream(partitionBytes="1k")
+        parts = reader.partitions(*batches(reader))
+        sizes.append((len(parts), len(pickle.dumps(parts[0]))))
+    (few, before), (many, after) = sizes
+    assert many == 2 * few
+    assert after < 1.05 * before
 
 
 def test_streams_and_scans_share_runs(table: Table, lake: Lake) -> None:

@@ -159,6 +159,17 @@ def test_now_is_when_the_query_began(world: World) -> None:
     assert entries(reader, start, end) == all_of((3, 4))
 
 
+def test_a_ledger_that_grows_while_a_query_begins(world: World) -> None:
+    world.offload(3, 4)
+    reader = world.reader(startingOffsets="latest")
+    reader.prepareForTriggerAvailableNow()
+    world.offload(3, 9)
+    (end,) = batches(reader, reader.initialOffset())
+    assert entries(reader, end, batches(world.reader(), end)[-1]) == [
+        (3, entry) for entry in range(4, 9)
+    ]
+
+
 def test_what_was_read_may_be_trimmed(world: World) -> None:
     for ledger in (3, 5, 7):
         world.offload(ledger, 4)
