@@ -1,6 +1,6 @@
 """Two streams and a back-fill of one topic, which grows meanwhile: each byte once.
 
-    python examples/streaming.py [--mib 16]
+    python examples/streaming.py [--mib 6]
 
 Takes about a minute on two cores, most of it the start of Spark. It shows
 
@@ -9,6 +9,9 @@ Takes about a minute on two cores, most of it the start of Spark. It shows
 - that a stream is a consumer like any other: what the two and a planned back-fill read
   is fetched once, wherever each of them is;
 - that together the batches of a query have the rows of one batch read.
+
+With ledgers larger than a batch, the server sends more: the rest of a block in which a
+batch ends is asked for again.
 
 Everything runs on this machine: an S3 server, which counts what it sends, and Spark.
 The last line of the output is one JSON object.
@@ -91,7 +94,7 @@ def run(server: S3Server, spark: SparkSession, mib: int, directory: Path) -> dic
 def main() -> int:
     """Run the example; return the exit status."""
     parser = argparse.ArgumentParser(description="Two streams and a back-fill.")
-    parser.add_argument("--mib", type=int, default=16, help="size of the topic")
+    parser.add_argument("--mib", type=int, default=6, help="size of the topic")
     mib = parser.parse_args().mib
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     with (

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.spark
 def test_streaming() -> None:
-    command = [sys.executable, "examples/streaming.py", "--mib", "6"]
+    command = [sys.executable, "examples/streaming.py"]
     done = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
     )
