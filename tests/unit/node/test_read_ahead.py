@@ -26,6 +26,15 @@ def read_slowly(world: World, reader: Reader) -> None:
         world.settle()
 
 
+def look_and_leave(world: World, readers: int, runs: int) -> None:
+    """Have readers of so many runs take the first, and leave."""
+    for number in range(readers):
+        reader = world.reader(stretch(number, 0, runs))
+        reader.ask()
+        world.settle()
+        reader.leave()
+
+
 @pytest.mark.parametrize("runs", [1, 2, 20], ids=lambda runs: f"{runs} runs a ledger")
 def test_a_reader_of_many_ledgers_stalls_once(runs: int) -> None:
     world = World()
@@ -155,22 +164,14 @@ def test_a_reader_that_wants_one_run_and_leaves_wastes_little() -> None:
 def test_where_readers_leave_after_one_run_the_next_ones_waste_nothing() -> None:
     world = World()
     world.loader()
-    for number in range(10):
-        reader = world.reader(stretch(number, 0, 50))
-        reader.ask()
-        world.settle()
-        reader.leave()
+    look_and_leave(world, 10, runs=50)
     assert world.service.metrics().loaded_ahead == 2 * 2
 
 
 def test_a_reader_that_goes_on_where_others_left_is_read_ahead_of() -> None:
     world = World()
     world.loader()
-    for number in range(2):
-        reader = world.reader(stretch(number, 0, 50))
-        reader.ask()
-        world.settle()
-        reader.leave()
+    look_and_leave(world, 2, runs=50)
     ahead = world.service.metrics().loaded_ahead
     steady = world.reader(stretch(2, 0, 50))
     for expected in (0, 0 + 1, 1 + 2):
@@ -186,11 +187,7 @@ def test_a_reader_that_goes_on_where_others_left_is_read_ahead_of() -> None:
 def test_who_reads_one_run_to_its_end_has_not_left() -> None:
     world = World()
     world.loader()
-    for number in range(5):
-        reader = world.reader(stretch(number, 0, 1))
-        reader.ask()
-        world.settle()
-        reader.leave()
+    look_and_leave(world, 5, runs=1)
     world.reader(stretch(9, 0, 50)).ask()
     world.settle()
     assert world.service.metrics().loaded_ahead == 2
