@@ -62,7 +62,7 @@ class DeltaConnector(Connector):
         """Return no name: a table has columns of its own."""
         return ""
 
-    def names_one(self, topic: str) -> bool:  # noqa: ARG002
+    def names_one(self, topic: str) -> bool:
         """Tell that a path is that of one table."""
         return True
 
@@ -108,7 +108,7 @@ class DeltaConnector(Connector):
         self,
         decoding: str,
         options: Mapping[str, str],
-        neighbours: Neighbours,  # noqa: ARG002
+        neighbours: Neighbours,
     ) -> Resolver:
         """Return what leaves out rows that `where` does not want."""
         return Resolver(Form.parse(decoding).plain_schema(), options)

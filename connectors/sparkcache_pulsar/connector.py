@@ -82,7 +82,7 @@ class PulsarConnector(Connector):
         """Tell whether a topic has that name, or is a partition of the one that has."""
         return name in (topic, names.without_partition(topic))
 
-    def position(self, topic: str, text: str) -> Position:  # noqa: ARG002
+    def position(self, topic: str, text: str) -> Position:
         """Read `ledger:entry`; raises ValueError."""
         return Position.parse(text)
 
@@ -121,7 +121,7 @@ class PulsarConnector(Connector):
     def resolver(
         self,
         decoding: str,
-        options: Mapping[str, str],  # noqa: ARG002 - all of them change what is cached
+        options: Mapping[str, str],
         neighbours: Neighbours,
     ) -> Resolver:
         """Return what puts chunks together and knows how transactions ended."""

@@ -49,7 +49,7 @@ class RocketMQConnector(Connector):
         tags.wanted(options)
         return ""
 
-    def schema(self, decoding: str) -> pa.Schema:  # noqa: ARG002
+    def schema(self, decoding: str) -> pa.Schema:
         """Return the columns, the same for all queues."""
         return columns.SCHEMA
 
@@ -107,9 +107,9 @@ class RocketMQConnector(Connector):
 
     def resolver(
         self,
-        decoding: str,  # noqa: ARG002
+        decoding: str,
         options: Mapping[str, str],
-        neighbours: Neighbours,  # noqa: ARG002
+        neighbours: Neighbours,
     ) -> tags.Resolver:
         """Return what leaves out messages whose tags are not wanted."""
         return tags.Resolver(tags.wanted(options))
