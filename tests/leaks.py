@@ -83,7 +83,10 @@ def left_behind(before: Belongings) -> list[str]:
 
 
 def processes_with(marker: str) -> list[int]:
-    """Return the processes below this one with that text in their command line."""
+    """Return the processes below this one with that text in their command line.
+
+    Parents come before their children; by number they would not, since numbers wrap.
+    """
     return [pid for pid, command in _descendants(os.getpid()) if marker in command]
 
 

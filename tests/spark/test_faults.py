@@ -50,16 +50,17 @@ def nodes(spark: SparkSession) -> list[Path]:
 
 
 def processes_of(directory: Path) -> list[int]:
-    """Return the node that serves a directory, and its loaders."""
-    found = []
+    """Return the node that serves a directory, and its loaders, its children."""
+    parents = {}
     for process in Path("/proc").iterdir():
         try:
             command = (process / "cmdline").read_bytes().split(b"\0")
+            status = (process / "stat").read_text()
         except OSError:
             continue
         if b"sparkcache.node" in command and os.fsencode(directory.parent) in command:
-            found.append(int(process.name))
-    return sorted(found)
+            parents[int(process.name)] = int(status.rpartition(")")[2].split()[1])
+    return sorted(parents, key=lambda pid: parents[pid] in parents)
 
 
 @pytest.mark.parametrize(
