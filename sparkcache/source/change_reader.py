@@ -1,7 +1,7 @@
-"""`spark.readStream` of a topic that has a change log: a table.
+"""`spark.readStream` of a table.
 
-Which ledgers are new, and in what order, its log says. Each is read whole, and a batch
-is some that follow on one another: from a mark in the log to another.
+Which ledgers are new, and in what order, its change log says. Each is read whole, and a
+batch is some that follow on one another: from a mark in the log to another.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
 from sparkcache import connector as connectors
-from sparkcache.connector import Snapshot
+from sparkcache.connector import Snapshot, TableConnector
 from sparkcache.consumers import Consumer
 from sparkcache.errors import ConfigError
 from sparkcache.model import Position, placed
@@ -126,19 +126,20 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return open_storage(self.scan.root, self.config, Traffic())
 
     @cached_property
-    def _topic(self) -> str:
+    def _connector(self) -> TableConnector:
         connector = connectors.find(self.scan.connector)
-        catalog = connector.catalog(self._storage, self.scan.given)
+        assert isinstance(connector, TableConnector), "others have no change log"
+        return connector
+
+    @cached_property
+    def _topic(self) -> str:
+        catalog = self._connector.catalog(self._storage, self.scan.given)
         (topic,) = catalog.select(self.scan.selection)
         return topic
 
     @cached_property
     def _log(self) -> ChangeLog:
-        connector = connectors.find(self.scan.connector)
-        log = connector.change_log(self._storage, self._topic, self.scan.given)
-        if log is None:
-            raise ConfigError(f"topic {self._topic} has no log of what is new in it")
-        return log
+        return self._connector.change_log(self._storage, self._topic, self.scan.given)
 
     def _mark(self, offset: Offset) -> Mark:
         """Return how far an offset is in the topic; raises ConfigError."""
