@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from node_world import CONFIG, SIZE, Reader, World, key, plan, stretch
-from test_service import knowing
+from node_world import CONFIG, SIZE, Reader, World, key, knowing, plan, stretch
 
 from sparkcache.fetch.depth import ONE_RUN, Depth
 from sparkcache.node.messages import Served
