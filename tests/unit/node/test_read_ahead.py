@@ -5,8 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from node_world import CONFIG, RUNS, SIZE, TOPIC, Reader, World, key, plan, stretch
-from test_service import knowing
+from node_world import (
+    CONFIG,
+    RUNS,
+    SIZE,
+    TOPIC,
+    Reader,
+    World,
+    key,
+    knowing,
+    plan,
+    stretch,
+)
 
 from sparkcache.consumers import Consumer, Plan
 from sparkcache.fetch.depth import ONE_RUN, Depth
