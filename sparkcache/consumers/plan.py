@@ -83,6 +83,10 @@ class Plan:
         mine, its = self.id.split("/")[1:-1], other.id.split("/")[1:-1]
         return any(mine) and mine == its and self.run != other.run
 
+    def reads(self, key: RunKey) -> bool:
+        """Tell whether any of its consumers will read any entry of a run."""
+        return any(consumer.reads(key) for consumer in self.consumers)
+
     def is_named(self, ids: Container[str]) -> bool:
         """Tell whether any of these ids means it."""
         return self.id in ids or self.run in ids
