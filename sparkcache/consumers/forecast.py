@@ -124,9 +124,9 @@ class Forecast:
         """Return the plans of the streams that a query reads."""
         return self._expected.streams(query)
 
-    def runs_before(self, plan: Plan) -> list[str]:
-        """Return earlier runs of a stream's query that nobody has ended yet."""
-        return self._expected.runs_before(plan)
+    def other_runs(self, plan: Plan) -> list[str]:
+        """Return the other runs of a stream's query that nobody has ended yet."""
+        return self._expected.other_runs(plan)
 
     def end(self, ids: Iterable[str]) -> list[Plan]:
         """Forget plans, for good: tasks that come late do not bring them back."""

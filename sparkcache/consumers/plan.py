@@ -78,7 +78,7 @@ class Plan:
         """The run of the query that reads a stream."""
         return self.id.partition("/")[0]
 
-    def follows(self, other: Plan) -> bool:
+    def is_another_run(self, other: Plan) -> bool:
         """Tell whether both are streams', of two runs of one query."""
         mine, its = self.id.split("/")[1:-1], other.id.split("/")[1:-1]
         return any(mine) and mine == its and self.run != other.run

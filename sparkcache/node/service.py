@@ -117,10 +117,11 @@ class Service:
             _log.warning("a task asked for runs that there are not")
             task.peer.close()
             return
-        if message.epoch >= self._epoch:
+        late = message.epoch < self._epoch
+        if not late:
             self._epoch = message.epoch
             self.configure(message.settings)
-        begun = self._store.planned.begin(message.plans, self._now())
+        begun = self._store.planned.begin(message.plans, self._now(), late=late)
         self._recorder.begin(begun)
         self._counts.progress.begin(begun)
         self._move(message.plans)

@@ -93,6 +93,31 @@ def test_a_stream_progresses_from_batch_to_batch_until_its_query_ends() -> None:
     assert progress["is_over"] is True
 
 
+def test_a_late_task_of_a_run_does_not_end_the_run_that_came_after_it() -> None:
+    world = World()
+    world.loader()
+    first, second = (
+        replace(plan(f"run{number}/query/{number}", None), batch=1) for number in (1, 2)
+    )
+    world.read(world.of(0, 4, plans=(second,), epoch=7))
+    world.read(world.of(0, 4, plans=(first,), epoch=3))
+    (progress,) = told(world)["plans"]
+    assert (progress["plan"], progress["is_over"]) == (second.id, False)
+    world.read(world.of(4, 8, plans=(replace(second, batch=3),), epoch=8))
+    (progress,) = told(world)["plans"]
+    assert progress["read_bytes"] > 4 * STORED
+
+
+def test_a_run_of_a_query_is_over_with_the_next() -> None:
+    world = World()
+    world.loader()
+    for number in (1, 2):
+        stream = replace(plan(f"run{number}/query/{number}", None), batch=1)
+        world.read(world.of(0, 4, plans=(stream,), epoch=number))
+    before, after = told(world)["plans"]
+    assert (before["is_over"], after["is_over"]) == (True, False)
+
+
 def test_the_plans_met_last_are_remembered() -> None:
     plans = PlanProgress()
     for number in range(60):
