@@ -70,7 +70,10 @@ class PlannedCache(Generic[V]):
             elif self._forecast.begin(plan):
                 begun.append(plan)
                 self._recount(plan, now_s)
-                self.end(self._forecast.other_runs(plan), now_s)
+                over = self._forecast.other_runs(plan)
+                if plan.is_stream:
+                    over += self._forecast.awaited(plan)
+                self.end(over, now_s)
         return begun
 
     def reach(
@@ -202,7 +205,7 @@ class PlannedCache(Generic[V]):
     def _recount(self, plan: Plan, now_s: float) -> list[RunKey]:
         """Count the reads to come anew of what a plan reads; return what has none."""
         called_off = []
-        topics = dict.fromkeys(consumer.topic for consumer in plan.consumers)
+        topics = plan.topics
         reads = Consumers(plan.consumers).reads
         for key in filter(reads, self.runs.keys_of(topics)):
             expected = self._forecast.expected(key)

@@ -57,7 +57,7 @@ class PlanProgress:
 
     def begin(self, plans: Iterable[Plan]) -> None:
         """Plans begin that were not known; other runs of their queries are over."""
-        for plan in plans:
+        for plan in (plan for plan in plans if plan.is_read_for):
             known = [progress.plan for progress in self._plans.values()]
             self.end(other.run for other in known if plan.is_another_run(other))
             self._plans[plan.id] = _Progress(plan)

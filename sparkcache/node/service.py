@@ -127,7 +127,7 @@ class Service:
         self._move(message.plans)
         task.begin(message.scan)
         if message.scan.stretches:
-            plan_ids = tuple(plan.id for plan in message.plans)
+            plan_ids = tuple(plan.id for plan in message.plans if plan.is_read_for)
             task.reading = self._reading(message.reader, plan_ids, message.scan)
             self._counts.progress.open(task.reading, message.reader)
             self._ahead.open(task, message, self._now())

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 
 from sparkcache import connector as connectors
 from sparkcache.config import PLANS_CONF, CacheConfig
-from sparkcache.consumers import Consumer, Plan
+from sparkcache.consumers import NOT_BEGUN, Consumer, Plan
 from sparkcache.errors import ConfigError
 from sparkcache.source import executors, settings
 from sparkcache.source.datasource import SparkCacheSource
@@ -58,19 +58,26 @@ def plan(*dataframes: DataFrame) -> Iterator[Plan]:
 
 @contextmanager
 def planned(
-    sessions: Sequence[SparkSession], consumers: tuple[Consumer, ...]
+    sessions: Sequence[SparkSession],
+    consumers: tuple[Consumer, ...],
+    streams: tuple[Consumer, ...] = (),
 ) -> Iterator[Plan]:
-    """Have the tasks of these sessions tell the nodes of a plan; end it for all."""
-    begun = Plan(uuid.uuid4().hex, consumers)
+    """Have the tasks of these sessions tell the nodes of a plan; end it for all.
+
+    Each of the streams is expected to begin, and says for itself then what it reads.
+    """
+    plan = Plan(uuid.uuid4().hex, consumers)
+    awaited = (Plan(uuid.uuid4().hex, (it,), NOT_BEGUN) for it in streams)
+    begun = (plan, *awaited) if consumers else tuple(awaited)
     for spark in sessions:
-        _change_plans(spark, lambda plans: (*_without(plans, begun), begun))
+        _change_plans(spark, lambda plans: (*_without(plans, begun), *begun))
     try:
-        yield begun
+        yield plan
     finally:
         if sessions[0].sparkContext._jsc is not None:  # else stopped, nodes and all
             for spark in sessions:
                 _change_plans(spark, lambda plans: _without(plans, begun))
-            executors.end_plans(sessions[0], (begun.id,))
+            executors.end_plans(sessions[0], tuple(plan.id for plan in begun))
 
 
 def scans_of(dataframe: DataFrame) -> list[Consumer]:
@@ -136,8 +143,9 @@ def _change_plans(spark: SparkSession, change: Callable[[_Plans], _Plans]) -> No
             spark.conf.unset(PLANS_CONF)
 
 
-def _without(plans: _Plans, planned: Plan) -> _Plans:
-    return tuple(plan for plan in plans if plan.id != planned.id)
+def _without(plans: _Plans, others: _Plans) -> _Plans:
+    ids = {plan.id for plan in others}
+    return tuple(plan for plan in plans if plan.id not in ids)
 
 
 def _scan_options(node: Any, reads: int = 1) -> Iterator[dict[str, str]]:  # noqa: ANN401
