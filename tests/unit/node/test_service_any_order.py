@@ -18,6 +18,7 @@ from hypothesis.stateful import (
 )
 from node_world import CONFIG, SIZE, FakeLoader, Reader, World, plan, stretch
 
+from sparkcache.fetch import Stretch
 from sparkcache.metrics import TopicMetrics
 from sparkcache.node.offsets import Offsets
 
@@ -69,11 +70,11 @@ class ServiceMachine(RuleBasedStateMachine):
     )
     def open(
         self,
-        parts: list,  # type: ignore[type-arg]
+        parts: list[Stretch],
         stage: int,
         plans: set[str],
         part: int,
-        following: list,  # type: ignore[type-arg]
+        following: list[Stretch],
     ) -> Reader:
         return self.world.reader(
             *parts,
