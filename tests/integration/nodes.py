@@ -52,6 +52,15 @@ def processes(executor: Executor) -> list[int]:
     return leaks.processes_with(executor.marker)
 
 
+def stored_bytes(executor: Executor) -> int:
+    """Of all data objects of the topic."""
+    return sum(
+        path.stat().st_size
+        for path in executor.topic.iterdir()
+        if not path.name.endswith("-index")
+    )
+
+
 def only_warning(caplog: pytest.LogCaptureFixture) -> str:
     [record] = [r for r in caplog.records if r.levelno >= logging.WARNING]
     return record.getMessage()

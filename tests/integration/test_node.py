@@ -11,6 +11,7 @@ import time
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from executor import TOPIC, Executor, digest, until
@@ -22,12 +23,31 @@ from nodes import (
     memfd_bytes,
     memfd_bytes_of,
     processes,
+    stored_bytes,
     write_topic,
 )
 
 from sparkcache.config import CacheConfig
+from sparkcache.consumers import Consumer, Plan
 from sparkcache.errors import SourceError
+from sparkcache.model import Position
 from sparkcache_pulsar.testing import synthetic_topic, write_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sparkcache.connector import DecodedRun
+    from sparkcache.fetch import Scan
+
+
+def batches_of(scan: Scan, runs: int) -> Iterator[tuple[Scan, Position]]:
+    """Cut what is read into batches of so many runs at most; say where each ends."""
+    for stretch in scan.stretches:
+        for start in range(0, len(stretch.runs), runs):
+            stop = min(start + runs, len(stretch.runs))
+            part = replace(stretch, start=start, stop=stop)
+            end = Position(stretch.ledger.id, stretch.runs[stop - 1].last + 1)
+            yield replace(scan, stretches=(part,)), end
 
 
 @EITHER_ENGINE
@@ -41,11 +61,7 @@ def test_tasks_that_begin_together_elect_one_node(
     assert len(processes(executor)) == 2
     metrics = executor.metrics()
     assert metrics.loads == metrics.gets == 6
-    assert metrics.received_bytes == sum(
-        path.stat().st_size
-        for path in executor.topic.iterdir()
-        if not path.name.endswith("-index")
-    )
+    assert metrics.received_bytes == stored_bytes(executor)
     (topic,) = executor.topic_metrics()
     assert (topic.requests, topic.gets) == (metrics.requests, metrics.gets)
     assert (topic.runs, topic.kept_bytes) == (metrics.runs, metrics.kept_bytes)
@@ -83,6 +99,27 @@ def test_memory_counts_for_as_long_as_a_batch_is_referred_to(
     assert executor.metrics().held_bytes > 0
     runs.clear()
     until(lambda: executor.metrics().held_bytes == 0)
+
+
+@EITHER_ENGINE
+def test_batches_of_a_stream_that_end_within_blocks_fetch_each_once(
+    executor: Executor, content: str
+) -> None:
+    whole = executor.scan()
+
+    def read() -> Iterator[DecodedRun]:
+        rest = Consumer(whole.stretches[0].ledger.topic)
+        for number, (scan, end) in enumerate(batches_of(whole, 2), start=1):
+            stream = Plan("run/query/stream", (rest,), batch=2 * number)
+            batch = replace(rest, end=end)
+            yield from executor.read(number, scan, consumer=batch, plans=(stream,))
+            rest = replace(rest, start=end)
+
+    assert digest(read()) == content
+    until(lambda: executor.metrics().gets == 6)  # the last load says that it has ended
+    metrics = executor.metrics()
+    assert metrics.loads == 6
+    assert metrics.received_bytes == stored_bytes(executor)
 
 
 @EITHER_ENGINE

@@ -411,6 +411,7 @@ class World:
         part: int = 0,
         following: tuple[tuple[int, Stretch], ...] = (),
         group: str = "",
+        end: Position | None = None,
     ) -> Reader:
         stage = next(self._stages) if stage is None else stage
         scan = Scan(ROOT, self.config, stretches)
@@ -422,7 +423,10 @@ class World:
                 PROTOCOL_VERSION,
                 scan,
                 ScanReader(
-                    ReadToken(stage, part, part), "scan", Consumer(TOPIC), RUNS * STORED
+                    ReadToken(stage, part, part),
+                    "scan",
+                    Consumer(TOPIC, end=end),
+                    RUNS * STORED,
                 ),
                 epoch,
                 settings or self.service.config,
