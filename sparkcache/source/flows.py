@@ -128,7 +128,8 @@ def is_refreshed(destination: str, run: PipelineCommand.StartRun) -> bool:
 @contextmanager
 def _active(spark: SparkSession) -> Iterator[None]:
     """Let the JVM's thread that this one speaks to work in a session."""
-    sessions: Any = spark._jvm.org.apache.spark.sql.classic.SparkSession  # type: ignore[union-attr]
+    jvm: Any = spark._jvm
+    sessions = jvm.org.apache.spark.sql.classic.SparkSession
     before = sessions.getActiveSession()
     sessions.setActiveSession(spark._jsparkSession)
     try:

@@ -22,6 +22,7 @@ from sparkcache.storage import Traffic, open_storage
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from py4j.java_gateway import JavaObject
     from pyspark.sql import SparkSession
 
 _Plans: TypeAlias = tuple[Plan, ...]
@@ -148,7 +149,7 @@ def _without(plans: _Plans, others: _Plans) -> _Plans:
     return tuple(plan for plan in plans if plan.id not in ids)
 
 
-def _scan_options(node: Any, reads: int = 1) -> Iterator[dict[str, str]]:  # noqa: ANN401
+def _scan_options(node: JavaObject, reads: int = 1) -> Iterator[dict[str, str]]:
     """Yield the options of each sparkcache scan below a node of an optimized plan.
 
     Each as often as it is read: to cut rows into ranges Spark takes a sample first, and
@@ -181,7 +182,7 @@ def _scan_options(node: Any, reads: int = 1) -> Iterator[dict[str, str]]:  # noq
         yield from _scan_options(query)
 
 
-def _takes_a_sample(node: Any, kind: str) -> bool:  # noqa: ANN401
+def _takes_a_sample(node: JavaObject, kind: str) -> bool:
     """Tell whether a node cuts its rows into ranges."""
     if kind == "Sort":
         return bool(node.__getattr__("global")())
@@ -191,14 +192,14 @@ def _takes_a_sample(node: Any, kind: str) -> bool:  # noqa: ANN401
     )
 
 
-def _options(given: Any) -> dict[str, str]:  # noqa: ANN401
+def _options(given: JavaObject) -> dict[str, str]:
     """Return options as they were spelled."""
     entries = elements(given.asCaseSensitiveMap().entrySet())
     return {entry.getKey(): entry.getValue() for entry in entries}
 
 
-def elements(sequence: Any) -> Iterator[Any]:  # noqa: ANN401 - of Scala or Java
-    """Yield what is in it.
+def elements(sequence: JavaObject) -> Iterator[JavaObject]:
+    """Yield what is in a collection of Scala or Java.
 
     Python's own way through one of Java's ends with an error of Java's, of which
     pyspark finds out the class by 14 questions: that takes 17 ms.

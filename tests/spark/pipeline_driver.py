@@ -22,7 +22,7 @@ from pyspark.pipelines.spark_connect_graph_element_registry import (
 )
 from pyspark.pipelines.spark_connect_pipeline import create_dataflow_graph, start_run
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 from pyspark.sql.session import SparkSession as ClassicSession
 
 from sparkcache import pipelines as dp

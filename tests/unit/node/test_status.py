@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 from node_world import CONFIG, STORED, TOPIC, FakePeer, World, plan
 
@@ -14,12 +15,13 @@ from sparkcache.node.messages import Status
 from sparkcache.node.plan_progress import PlanProgress
 
 
-def told(world: World) -> dict:  # type: ignore[type-arg]
+def told(world: World) -> dict[str, Any]:
     peer = FakePeer()
     world.service.ask_status(peer)
     ((message, _),) = peer.sent
     assert isinstance(message, Status)
-    return json.loads(message.json)
+    told: dict[str, Any] = json.loads(message.json)
+    return told
 
 
 def test_a_node_tells_its_metrics_topics_and_plans() -> None:
