@@ -178,7 +178,10 @@ class Selection:
 
 
 Mark: TypeAlias = "Mapping[str, int | str | bool]"
-"""How far a stream has come in a topic that has a change log; as JSON has it."""
+"""How far a stream has come in a topic that has a change log; as JSON has it.
+
+All names are the log's to give but `reached`, which stands beside them in offsets.
+"""
 
 
 @dataclass(frozen=True, slots=True)

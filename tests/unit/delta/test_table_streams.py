@@ -14,19 +14,24 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from pyspark.sql.streaming.datasource import ReadAllAvailable
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from sparkcache import connector as connectors
+from sparkcache.consumers import Consumers
 from sparkcache.errors import ConfigError, SourceError
 from sparkcache.fetch.load import Load, begin, fetch
+from sparkcache.model import Run, RunKey
+from sparkcache.source import change_offsets
 from sparkcache.source.change_reader import ChangeReader
 from sparkcache.source.datasource import SparkCacheSource
 from sparkcache.source.partitions import stretch
+from sparkcache.source.streams import reached
 from sparkcache.testing.s3_server import S3Server
 from sparkcache_delta.evolution import changed, lost
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from conftest import Lake
 
@@ -124,7 +129,10 @@ def test_all_rows_there_are_then_what_is_added(table: Table) -> None:
     assert start == {
         "t": {"table": table_id, "version": 1, "files": 0, "snapshot": True}
     }
-    assert end == {"t": {"table": table_id, "version": 2, "files": 0}}
+    behind = change_offsets.reached(end)["t"]
+    assert end == {
+        "t": {"table": table_id, "version": 2, "files": 0, "reached": str(behind)}
+    }
     assert sorted(table.ids(reader, start, end)) == first
     assert batches(reader, end) == [end]
     more = table.appends(2)
@@ -363,6 +371,7 @@ def test_another_table_in_its_place(table: Table, lake: Lake) -> None:
         ({"t": {"3": 24}}, "{'3': 24}, which is none of a table"),
         ({"t": {"table": "a", "version": "x", "files": 0}}, "which is none of a table"),
         ({"t": 23}, "23, which is none of a table"),
+        ({"t": {"version": 1, "reached": "x"}}, "'version': 1}, which is none of a"),
         ({}, "the offset {}, and option topic='t' means another topic"),
     ],
     ids=str,
@@ -526,6 +535,38 @@ def test_streams_and_scans_share_runs(table: Table, lake: Lake) -> None:
     assert consumer.start is not None
     assert consumer.start.ledger == min(ledger.id for ledger, _ in of_stream)
     assert consumer.end is None
+
+
+@pytest.mark.parametrize(
+    "late_by_ms", [0, 10_000], ids=["in order", "the last file is the oldest"]
+)
+def test_nodes_wait_for_what_a_batch_has_left(table: Table, late_by_ms: int) -> None:
+    table.appends(4)
+    _antedate(table.log[-1], late_by_ms)
+    reader = table.stream(startingVersion="0", maxRowsPerTrigger="10")
+    offset = reader.initialOffset()
+    keys, plans = [], []
+    for _ in range(4):
+        before, offset = offset, reader.latestOffset(offset, ReadMaxRows(10))
+        (part,) = reader.partitions(before, offset)
+        (piece,) = part.partition.pieces
+        keys.append(RunKey(piece.ledger, Run(piece.extent.first, piece.extent.last)))
+        plans.append(part.stream.behind(reached([json.dumps(offset)])))
+    assert reader.reportLatestOffset() == offset
+    for read, plan in enumerate(plans, start=1):
+        expected = [key for key in keys if Consumers(plan.consumers).reads(key)]
+        assert not set(keys[read:]) - set(expected)
+        if not late_by_ms or read == len(keys):
+            assert expected == keys[read:]
+
+
+def _antedate(commit: Path, by_ms: int) -> None:
+    """Say that a commit's file was written that much earlier."""
+    actions = [json.loads(line) for line in commit.read_text().splitlines()]
+    for action in actions:
+        if "add" in action:
+            action["add"]["modificationTime"] -= by_ms
+    commit.write_text("\n".join(map(json.dumps, actions)))
 
 
 @pytest.mark.parametrize(
