@@ -180,7 +180,7 @@ class Selection:
 Mark: TypeAlias = "Mapping[str, int | str | bool]"
 """How far a stream has come in a topic that has a change log; as JSON has it.
 
-All names are the log's to give but `reached`, which stands beside them in offsets.
+The names `reached` and `since` it leaves to offsets, in which they stand beside it.
 """
 
 

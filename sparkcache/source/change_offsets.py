@@ -7,11 +7,16 @@ As JSON, in checkpoints and in the progress of a query:
 All but `reached` is the log's mark, which alone says what comes next. `reached` is a
 position: of what was there when the batch was planned, all that lies before it was
 read. Nodes go by that, since they know no logs. It is left out where a stream begins.
+
+The end of a first batch has its beginning as well, a mark named `since`. Checkpoints
+do not keep that, and for a batch that is read again Spark would ask where a stream
+begins now: behind what was committed meanwhile.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sparkcache.errors import ConfigError
 from sparkcache.model import Position
@@ -21,14 +26,18 @@ if TYPE_CHECKING:
 
     from sparkcache.connector import Change, LedgerMap, Mark
 
-    Offset: TypeAlias = dict[str, Mark]
+Offset: TypeAlias = dict[str, Mapping[str, Any]]
 
 _REACHED = "reached"
+_SINCE = "since"
 
 
-def written(topic: str, mark: Mark, reached: Position | None) -> Offset:
+def written(
+    topic: str, mark: Mark, reached: Position | None = None, since: Mark | None = None
+) -> Offset:
     """Return an offset as JSON has it."""
-    return {topic: mark if reached is None else {**mark, _REACHED: str(reached)}}
+    told = {_REACHED: None if reached is None else str(reached), _SINCE: since}
+    return {topic: {**mark, **{name: it for name, it in told.items() if it}}}
 
 
 def mark(offset: Offset, topic: str) -> Mark:
@@ -36,7 +45,14 @@ def mark(offset: Offset, topic: str) -> Mark:
     found = offset[topic]
     if not isinstance(found, dict):
         return found
-    return {name: value for name, value in found.items() if name != _REACHED}
+    others = _REACHED, _SINCE
+    return {name: value for name, value in found.items() if name not in others}
+
+
+def since(offset: Offset, topic: str) -> Mark | None:
+    """Return where a stream began of which this ends the first batch; else None."""
+    found = offset[topic]
+    return found.get(_SINCE) if isinstance(found, dict) else None
 
 
 def reached(offset: object) -> dict[str, Position]:

@@ -55,7 +55,9 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     config: CacheConfig
     topic_reader: TopicReader
     _target: Mark | None = None
+    _initial: Offset | None = None
     _begin: Mark | None = None
+    _since: Mark | None = None
     _highest: Position | None = None
     _known: list[Change] = field(default_factory=list)
     _is_idle: bool = False
@@ -71,7 +73,8 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin = self._log.beginning()
         if self._target is not None:  # a commit may have come in between
             self._target = self._log.latest()
-        return change_offsets.written(self._topic, begin, None)
+        self._initial = change_offsets.written(self._topic, begin)
+        return self._initial
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return the limit of a batch; of two, the one that Spark is told."""
@@ -88,7 +91,8 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._highest = change_offsets.highest(self._highest, unread)
         self._is_idle = not unread
         count = _admitted(unread, batches.limit(self.scan, limit))
-        if not count:
+        self._since = self._begin if start == self._initial else None
+        if not count and self._since is None:
             return start
         return self._offset(unread[:count], unread[count:])
 
@@ -99,6 +103,7 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: Offset, end: Offset) -> list[StreamPartition]:
         """Cut a batch; the versions of its objects are pinned."""
         begin, stop = self._mark(start), self._mark(end)
+        begin = change_offsets.since(end, self._topic) or begin
         if begin == stop:
             return []
         changes = self._between(begin, stop)
@@ -112,7 +117,7 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
         to_come = change_offsets.ledgers([*changes, *self._known])
         begins, _ = change_offsets.ends(to_come)
-        stream = self._plan.next((start, end), [Consumer(name, begins)])
+        stream = self._plan.next((begin, stop), [Consumer(name, begins)])
         # Each partition would bring all files along: what is whole has no neighbours.
         topic, told = TopicMap(()), batches.packed(stream)
         return [StreamPartition(part, topic, told) for part in parts]
@@ -161,7 +166,7 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         assert mark is not None, "it was somewhere"
         of_left = change_offsets.ledgers(left)
         reached = change_offsets.ends(of_left)[0] if of_left else self._highest
-        return change_offsets.written(self._topic, mark, reached)
+        return change_offsets.written(self._topic, mark, reached, self._since)
 
     def _unread(self, start: Mark) -> list[Change]:
         """Return what there is behind a mark; what is known is not looked up again."""

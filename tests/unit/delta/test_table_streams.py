@@ -129,10 +129,9 @@ def test_all_rows_there_are_then_what_is_added(table: Table) -> None:
     assert start == {
         "t": {"table": table_id, "version": 1, "files": 0, "snapshot": True}
     }
-    behind = change_offsets.reached(end)["t"]
-    assert end == {
-        "t": {"table": table_id, "version": 2, "files": 0, "reached": str(behind)}
-    }
+    mark = {"table": table_id, "version": 2, "files": 0}
+    behind = {"reached": str(change_offsets.reached(end)["t"])}
+    assert end == {"t": {**mark, **behind, "since": start["t"]}}
     assert sorted(table.ids(reader, start, end)) == first
     assert batches(reader, end) == [end]
     more = table.appends(2)
@@ -199,6 +198,31 @@ def test_limited_batches_read_each_file_once(
     assert sorted(found) == expected
     assert len(offsets) - 1 == -(-7 // (most // ROWS))
     assert len(batches(table.stream(**start))) == 2
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"maxRowsPerTrigger": "10"}, {"startingVersion": "latest"}],
+    ids=["all rows", "some", "none"],
+)
+def test_a_first_batch_that_is_read_again_after_commits(
+    table: Table, options: dict[str, str]
+) -> None:
+    """As Spark does where it was planned and not committed: it asks where to begin."""
+    expected = table.appends(2)
+    reader = table.stream(**options)
+    start, *_ = ends = batches(reader)
+    if "startingVersion" in options:
+        expected = []
+    expected += table.appends(2)
+    again = table.stream(**options)
+    other = again.initialOffset()
+    assert other != start
+    assert table.ids(again, other, ends[1]) == table.ids(reader, start, ends[1])
+    found = table.ids(again, other, ends[1])
+    for begin_, end in pairwise(batches(again, ends[1])):
+        found += table.ids(again, begin_, end)
+    assert sorted(found) == expected
 
 
 def test_a_limited_stream_goes_on_where_it_was(table: Table) -> None:
