@@ -61,6 +61,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     scan: ScanOptions
     config: CacheConfig
     topic_reader: TopicReader
+    _initial: Offset | None = None
+    _is_first: bool = False
     _found: Available | None = None
     _target: Available | None = None
     _is_bounded: bool = False
@@ -80,7 +82,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             _log.warning("%s: nothing is there yet", self.scan.selection)
         self.scan.check_offsets(list(there))
         if self.scan.starts_latest:
-            return self._behind(there)
+            self._initial, self._is_first = self._behind(there), True
+            return self._initial
         return stream_offsets.written(
             {
                 topic: stream_offsets.beginning(
@@ -103,7 +106,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._target = None
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
-        """Return where the next batch ends; where it starts if there is nothing new."""
+        """Return where the next batch ends; where it starts if there is nothing new.
+
+        A first batch from behind all there is reads nothing. So it does when it is read
+        again, which Spark has begin behind what came meanwhile.
+        """
+        is_first = self._is_first and start == self._initial
+        self._initial, self._is_first = None, False
+        if is_first:
+            return start
         begin = stream_offsets.parse(start)
         known = self._of_scan(begin)
         found = self._target or self._find(known)
@@ -137,6 +148,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: Offset, end: Offset) -> list[StreamPartition]:
         """Cut a batch; the versions of its objects are pinned."""
+        self._is_first = False
+        if start == self._initial:
+            return []
         begin = self._of_scan(stream_offsets.parse(start))
         stop = self._of_scan(stream_offsets.parse(end))
         found = self._target or self._found
