@@ -271,6 +271,9 @@ class Connector(Protocol):
     stream_option_names: frozenset[str] = frozenset()
     """Those of them that mean something to streams alone."""
 
+    has_neighbours: bool = True
+    """Whether its resolvers look at neighbours; if not, they are shown none."""
+
     root_topic: str = ""
     """The name of the topic that a root is itself; empty if topics need names."""
 

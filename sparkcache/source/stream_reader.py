@@ -156,6 +156,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         found = self._target or self._found
         if found is None or not found.has(begin, stop):
             found = self._find(stop)
+        connector = connectors.find(self.scan.connector)
         of_batch, maps = [], {}
         for topic, marks in stop.items():
             there, before = found.spans.get(topic, []), begin.get(topic, {})
@@ -165,7 +166,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if ranges := stream_offsets.joined(spans, there):
                 name = placed(topic, self.scan.root)
                 snapshot = found.snapshots[topic]
-                maps[name] = TopicMap(snapshot.ledgers)
+                maps[name] = TopicMap.told(connector, snapshot.ledgers)
                 of_batch += [(Consumer(name, *ends), snapshot) for ends in ranges]
         stream = self._plan.next((start, end), self._to_come(begin, found))
         told = batches.packed(stream)

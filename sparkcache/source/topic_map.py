@@ -11,7 +11,7 @@ from sparkcache.source.partitions import located
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sparkcache.connector import LedgerMap
+    from sparkcache.connector import Connector, LedgerMap
     from sparkcache.model import Extent, Ledger
 
 
@@ -23,6 +23,11 @@ class TopicMap:
 
     def __init__(self, ledgers: Sequence[LedgerMap]) -> None:
         self._packed = zlib.compress(pickle.dumps(tuple(ledgers)), 1)
+
+    @classmethod
+    def told(cls, connector: Connector, ledgers: Sequence[LedgerMap]) -> TopicMap:
+        """Return what tasks are told of a topic: nothing that is of no use to them."""
+        return cls(ledgers if connector.has_neighbours else ())
 
     def __repr__(self) -> str:
         return f"TopicMap({len(self._packed)} bytes)"
