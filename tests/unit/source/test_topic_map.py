@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import random
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,10 +12,12 @@ from stream_world import ALL, TOPIC
 from sparkcache import connector as connectors
 from sparkcache.config import CacheConfig
 from sparkcache.connector import LedgerMap
+from sparkcache.model import Extent, Ledger, ObjectId
 from sparkcache.source.datasource import SparkCacheSource
 from sparkcache.source.partitions import located
 from sparkcache.source.topic_map import TopicMap
 from sparkcache.storage import Traffic, open_storage
+from sparkcache_pulsar.records import OneRun
 from sparkcache_pulsar.testing import Entry, Message, ledger_objects, write_directory
 from sparkcache_rocketmq.testing import Message as QueueMessage
 from sparkcache_rocketmq.testing import QueueWriter
@@ -39,6 +42,34 @@ def _ledgers(directory: Path) -> Iterator[LedgerMap]:
         write_directory(directory, found)
     storage = open_storage(directory.as_uri(), CacheConfig(), Traffic())
     yield from connectors.find("pulsar").catalog(storage, {}).snapshot(TOPIC).ledgers
+
+
+def test_extents_of_every_kind() -> None:
+    object_ = ObjectId("s3://bucket/a", 0, "")
+    extents: list[tuple[Extent, ...]] = [
+        (Extent(4, 9, 128, 40), Extent(10, 10, 168, 1 << 40), OneRun(11, 12, 7, 9)),
+        (),
+        (Extent(1 << 62, 1 << 62, 0, 0), Extent(0, 1, 50, 9, ((50, 4), (58, 1)))),
+        (OneRun(5, 5, 5, 5),),
+    ]
+    ledgers = [
+        LedgerMap(Ledger("pulsar", "bucket#t", number, object_), of)
+        for number, of in enumerate(extents)
+    ]
+    assert TopicMap(ledgers).extents() == list(located(ledgers))
+    assert TopicMap([]).extents() == []
+
+
+def test_an_extent_takes_a_few_bytes() -> None:
+    rng = random.Random(7)
+    first, offset, extents = 0, 128, []
+    for _ in range(4096):
+        count, size = rng.randrange(60_000, 66_000), (64 << 20) - rng.randrange(1000)
+        extents.append(Extent(first, first + count - 1, offset, size))
+        first, offset = first + count, offset + size
+    ledger = Ledger("pulsar", "bucket#t", 3, ObjectId("s3://bucket/a", offset, "1"))
+    told = TopicMap([LedgerMap(ledger, tuple(extents))])
+    assert len(pickle.dumps(told)) < 5 * len(extents)
 
 
 @pytest.mark.parametrize("kind", ["batch", "stream"])
