@@ -178,7 +178,10 @@ class Selection:
 
 
 Mark: TypeAlias = "Mapping[str, int | str | bool]"
-"""How far a stream has come in a table; as JSON has it."""
+"""How far a stream has come in a table; as JSON has it.
+
+The names `reached` and `since` it leaves to offsets, in which they stand beside it.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,6 +271,9 @@ class Connector(Protocol):
 
     stream_option_names: frozenset[str] = frozenset()
     """Those of them that mean something to streams alone."""
+
+    has_neighbours: bool = True
+    """Whether its resolvers look at neighbours; if not, they are shown none."""
 
     root_topic: str = ""
     """The name of the topic that a root is itself; empty if topics need names."""

@@ -32,6 +32,7 @@ class DeltaConnector(TableConnector):
     """Delta tables, and folders of Parquet files, as topics."""
 
     name = "delta"
+    has_neighbours = False
     option_names = options.NAMES
     stream_option_names = options.STREAM_NAMES
     root_topic = names.ROOT

@@ -37,6 +37,7 @@ class RocketMQConnector(Connector):
     """Queues of Apache RocketMQ, tiered to object stores or to files."""
 
     name = "rocketmq"
+    has_neighbours = False
     option_names = frozenset({tags.OPTION, metadata.OPTION, time_order.OPTION})
 
     def topic_name(self, topic: str) -> str:

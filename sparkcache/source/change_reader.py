@@ -9,13 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 from threading import Event
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from sparkcache import connector as connectors
 from sparkcache.connector import Snapshot, TableConnector
 from sparkcache.consumers import Consumer
 from sparkcache.errors import ConfigError
-from sparkcache.model import Position, placed
+from sparkcache.model import placed
+from sparkcache.source import change_offsets
 from sparkcache.source.batches import BatchReader, StreamPartition, packed
 from sparkcache.source.scan_partition import cut
 from sparkcache.source.stream_plan import StreamPlan
@@ -26,10 +27,10 @@ if TYPE_CHECKING:
 
     from pyspark.sql.streaming.datasource import ReadLimit
 
-    from sparkcache.connector import Change, ChangeLog, LedgerMap, Mark
+    from sparkcache.connector import Change, ChangeLog, Mark
+    from sparkcache.model import Position
     from sparkcache.source.admission import Limit
-
-    Offset: TypeAlias = dict[str, Mark]
+    from sparkcache.source.change_offsets import Offset
 
 
 @dataclass
@@ -37,7 +38,10 @@ class ChangeReader(BatchReader):
     """Plans batches of a table, in one process of the driver."""
 
     _target: Mark | None = None
+    _initial: Offset | None = None
     _begin: Mark | None = None
+    _since: Mark | None = None
+    _highest: Position | None = None
     _known: list[Change] = field(default_factory=list)
     _is_idle: bool = False
     _plan: StreamPlan = field(default_factory=StreamPlan)
@@ -47,7 +51,8 @@ class ChangeReader(BatchReader):
         begin = self._log.beginning()
         if self._target is not None:  # a commit may have come in between
             self._target = self._log.latest()
-        return {self._topic: begin}
+        self._initial = change_offsets.written(self._topic, begin)
+        return self._initial
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Read what is there now, and nothing that comes later."""
@@ -56,31 +61,37 @@ class ChangeReader(BatchReader):
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
         """Return where the next batch ends; where it starts if there is nothing new."""
         unread = self._unread(self._mark(start))
+        self._highest = self._highest or change_offsets.reached(start).get(self._topic)
+        self._highest = change_offsets.highest(self._highest, unread)
         self._is_idle = not unread
         count = _admitted(unread, self._limit(limit))
-        return {self._topic: unread[count - 1].after} if count else start
+        self._since = self._begin if start == self._initial else None
+        if not count and self._since is None:
+            return start
+        return self._offset(unread[:count], unread[count:])
 
     def reportLatestOffset(self) -> Offset | None:
         """Return how far a query could be that had read everything."""
-        latest = self._known[-1].after if self._known else self._begin
-        return None if latest is None else {self._topic: latest}
+        return None if self._begin is None else self._offset(self._known)
 
     def partitions(self, start: Offset, end: Offset) -> list[StreamPartition]:
         """Cut a batch; the versions of its objects are pinned."""
         begin, stop = self._mark(start), self._mark(end)
+        begin = change_offsets.since(end, self._topic) or begin
         if begin == stop:
             return []
         changes = self._between(begin, stop)
-        ledgers = _ledgers(changes)
+        ledgers = change_offsets.ledgers(changes)
         if not ledgers:
             return []
         name = placed(self._topic, self.scan.root)
-        consumer = Consumer(name, *_range(ledgers))
+        consumer = Consumer(name, *change_offsets.ends(ledgers))
         parts = cut(
             self.scan, self.config, self._storage, [(consumer, Snapshot(ledgers))]
         )
-        begins, _ = _range(_ledgers([*changes, *self._known]))
-        stream = self._plan.next((start, end), [Consumer(name, begins)])
+        to_come = change_offsets.ledgers([*changes, *self._known])
+        begins, _ = change_offsets.ends(to_come)
+        stream = self._plan.next((begin, stop), [Consumer(name, begins)])
         # Each partition would bring all files along: what is whole has no neighbours.
         topic, told = TopicMap(()), packed(stream)
         return [StreamPartition(part, topic, told) for part in parts]
@@ -109,7 +120,15 @@ class ChangeReader(BatchReader):
                 f"{self.scan.selection} means another topic: give another "
                 "checkpointLocation, or the options that the query had"
             )
-        return offset[self._topic]
+        return change_offsets.mark(offset, self._topic)
+
+    def _offset(self, read: Sequence[Change], left: Sequence[Change] = ()) -> Offset:
+        """Return where a stream is that has read on from where it was."""
+        mark = read[-1].after if read else self._begin
+        assert mark is not None, "it was somewhere"
+        of_left = change_offsets.ledgers(left)
+        reached = change_offsets.ends(of_left)[0] if of_left else self._highest
+        return change_offsets.written(self._topic, mark, reached, self._since)
 
     def _unread(self, start: Mark) -> list[Change]:
         """Return what there is behind a mark; what is known is not looked up again."""
@@ -137,26 +156,6 @@ class ChangeReader(BatchReader):
             if change.after == end:
                 return left[:count]
         return self._log.changes(start, end)
-
-
-def _ledgers(changes: Sequence[Change]) -> tuple[LedgerMap, ...]:
-    """Return the ledgers with anything to read in the order of their ids."""
-    found = [change.ledger for change in changes if change.ledger is not None]
-    return tuple(
-        sorted((of for of in found if of.extents), key=lambda of: of.ledger.id)
-    )
-
-
-def _range(ledgers: Sequence[LedgerMap]) -> tuple[Position, Position]:
-    """Return from where to where ledgers lie among others."""
-    last = ledgers[-1].ledger.id
-    stop = max(
-        extent.last + 1
-        for of in ledgers
-        if of.ledger.id == last
-        for extent in of.extents
-    )
-    return Position(ledgers[0].ledger.id, 0), Position(last, stop)
 
 
 def _admitted(unread: Sequence[Change], limit: Limit) -> int:

@@ -108,7 +108,7 @@ class _Reader(DataSourceReader):
             for name in steps(names, f"Planning {scan.root}", "topics", len(names))
         ]
         self._maps = {
-            consumer.topic: TopicMap(snapshot.ledgers)
+            consumer.topic: TopicMap.told(connector, snapshot.ledgers)
             for consumer, snapshot in self._found
         }
 

@@ -111,6 +111,12 @@ def beginning(start: Position | None, there: Sequence[Span]) -> Marks:
     return {begin.ledger: Mark(0, 0)}
 
 
+def all_reached(offset: Mapping[str, Mapping[str, int | str]]) -> dict[str, Position]:
+    """Return up to where each topic of an offset was read; raises ConfigError."""
+    parsed = parse(offset)
+    return {topic: reached(marks) for topic, marks in parsed.items() if marks}
+
+
 def reached(marks: Marks) -> Position:
     """Return up to where all was read of what was there when a batch was planned."""
     begun = [ledger for ledger, mark in marks.items() if mark.next < mark.stop]

@@ -43,6 +43,8 @@ _log = logging.getLogger(__name__)
 class StreamReader(BatchReader):
     """Plans batches of topics that grow by ledgers, in one process of the driver."""
 
+    _initial: Offset | None = None
+    _is_first: bool = False
     _found: Available | None = None
     _target: Available | None = None
     _is_bounded: bool = False
@@ -57,7 +59,8 @@ class StreamReader(BatchReader):
             _log.warning("%s: nothing is there yet", self.scan.selection)
         self.scan.check_offsets(list(there))
         if self.scan.starts_latest:
-            return self._behind(there)
+            self._initial, self._is_first = self._behind(there), True
+            return self._initial
         return stream_offsets.written(
             {
                 topic: stream_offsets.beginning(
@@ -76,7 +79,15 @@ class StreamReader(BatchReader):
             self._target = None
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
-        """Return where the next batch ends; where it starts if there is nothing new."""
+        """Return where the next batch ends; where it starts if there is nothing new.
+
+        A first batch from behind all there is reads nothing. So it does when it is read
+        again, which Spark has begin behind what came meanwhile.
+        """
+        is_first = self._is_first and start == self._initial
+        self._initial, self._is_first = None, False
+        if is_first:
+            return start
         begin = stream_offsets.parse(start)
         known = self._of_scan(begin)
         found = self._target or self._find(known)
@@ -110,11 +121,15 @@ class StreamReader(BatchReader):
 
     def partitions(self, start: Offset, end: Offset) -> list[StreamPartition]:
         """Cut a batch; the versions of its objects are pinned."""
+        self._is_first = False
+        if start == self._initial:
+            return []
         begin = self._of_scan(stream_offsets.parse(start))
         stop = self._of_scan(stream_offsets.parse(end))
         found = self._target or self._found
         if found is None or not found.has(begin, stop):
             found = self._find(stop)
+        connector = connectors.find(self.scan.connector)
         of_batch, maps = [], {}
         for topic, marks in stop.items():
             there, before = found.spans.get(topic, []), begin.get(topic, {})
@@ -124,7 +139,7 @@ class StreamReader(BatchReader):
             if ranges := stream_offsets.joined(spans, there):
                 name = placed(topic, self.scan.root)
                 snapshot = found.snapshots[topic]
-                maps[name] = TopicMap(snapshot.ledgers)
+                maps[name] = TopicMap.told(connector, snapshot.ledgers)
                 of_batch += [(Consumer(name, *ends), snapshot) for ends in ranges]
         stream = self._plan.next((start, end), self._to_come(begin, found))
         told = packed(stream)

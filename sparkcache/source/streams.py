@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, cast
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from sparkcache.errors import ConfigError
-from sparkcache.source import executors, stream_offsets
+from sparkcache.source import change_offsets, executors, stream_offsets
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable
     from uuid import UUID
 
     from py4j.java_gateway import JavaObject
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
         QueryProgressEvent,
         QueryStartedEvent,
         QueryTerminatedEvent,
-        StreamingQueryProgress,
     )
 
     from sparkcache.model import Position
@@ -52,9 +51,9 @@ class QueryListener(StreamingQueryListener):
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         """Note where a query is."""
         run = event.progress.runId
-        reached = _reached(event.progress)
-        if reached and reached != self._reached.get(run):
-            self._reached[run] = reached
+        found = reached(source.endOffset for source in event.progress.sources)
+        if found and found != self._reached.get(run):
+            self._reached[run] = found
             self._untold.add(run)
         if time.monotonic() >= self._told_s.get(run, 0.0) + _TELL_EVERY_S:
             self._tell(run)
@@ -86,21 +85,20 @@ class QueryListener(StreamingQueryListener):
         return None if context is None or context.sc().isStopped() else context.sc()
 
 
-def _reached(progress: StreamingQueryProgress) -> dict[str, Position]:
+def reached(offsets: Iterable[str]) -> dict[str, Position]:
     """Return how far a query has read each topic, in the last of its streams of it."""
     found: dict[str, Position] = {}
-    for source in progress.sources:
-        for topic, at in _of_source(source.endOffset):
+    for offset in offsets:
+        for topic, at in _of_source(offset).items():
             found[topic] = min(at, found.get(topic, at))
     return found
 
 
-def _of_source(offset: str) -> Iterator[tuple[str, Position]]:
-    """Yield how far a stream has read; nothing of sources that are not ours."""
+def _of_source(offset: str) -> dict[str, Position]:
+    """Return how far a stream has read topics; none of sources that are not ours."""
     try:
-        parsed = stream_offsets.parse(json.loads(offset))
+        parsed = json.loads(offset)
+        of_table = change_offsets.reached(parsed)
+        return of_table or stream_offsets.all_reached(parsed)
     except (ValueError, ConfigError):
-        return
-    for topic, marks in parsed.items():
-        if marks:
-            yield topic, stream_offsets.reached(marks)
+        return {}

@@ -1,13 +1,14 @@
 """A driver that streams a topic to files, a little at a time; it is made to be killed.
 
-    streaming_driver.py BUCKET TOPIC DIRECTORY ROWS
+    streaming_driver.py ROOT DIRECTORY OPTIONS
 
-A batch has ROWS at most. Says "begun" when the query has. What it writes and its
-checkpoint are below DIRECTORY.
+OPTIONS, as JSON, are those of the source. Says "begun" when the query has. What it
+writes and its checkpoint are below DIRECTORY.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 
 from pyspark.sql import SparkSession
@@ -15,7 +16,7 @@ from pyspark.sql import SparkSession
 import sparkcache
 
 
-def main(bucket: str, topic: str, directory: str, rows_of_batch: str) -> None:
+def main(root: str, directory: str, options: str) -> None:
     builder = sparkcache.configure(SparkSession.builder.master("local[2]"))
     spark = (
         builder.config("spark.ui.enabled", "false")
@@ -24,13 +25,10 @@ def main(bucket: str, topic: str, directory: str, rows_of_batch: str) -> None:
         .getOrCreate()
     )
     sparkcache.install(spark)
-    rows = (
-        spark.readStream.format("sparkcache")
-        .options(topic=topic, runBytes="4k", maxRowsPerTrigger=rows_of_batch)
-        .load(bucket)
-    )
+    reader = spark.readStream.format("sparkcache").options(**json.loads(options))
     query = (
-        rows.writeStream.format("parquet")
+        reader.load(root)
+        .writeStream.format("parquet")
         .option("checkpointLocation", f"{directory}/checkpoint")
         .trigger(availableNow=True)
         .start(f"{directory}/rows")

@@ -28,12 +28,14 @@ pytestmark = pytest.mark.spark
 
 PROGRAM = """
 import json, os, sys, threading, time, urllib.request
+import pyarrow as pa
+from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 import sparkcache
 from sparkcache.metrics import Metrics
 from sparkcache.source.executors import node_metrics
 
-name, directory, log = sys.argv[1:4]
+name, directory, log, half, lake = sys.argv[1:]
 spark = sparkcache.configure(
     SparkSession.builder.master("local-cluster[2,1,1024]")
     .config("spark.executor.memory", "512m")
@@ -56,35 +58,48 @@ with sparkcache.plan(orders, orders):
     nodes = node_metrics(spark)
 loaded = sum(nodes.values(), Metrics()).received_bytes
 
-# A stream that waits in the middle until a job has read what it comes to.
-has_begun, may_go_on = threading.Event(), threading.Event()
+def stream(path, job, **options):
+    # It waits in the middle until a job has read what it comes to.
+    has_begun, may_go_on = threading.Event(), threading.Event()
 
-def read(batch, number):
-    print("BATCH", number, batch.count())
-    if number == 0:
-        has_begun.set()
-        may_go_on.wait()
+    def read(batch, number):
+        print("BATCH", number, batch.count())
+        if number == 0:
+            has_begun.set()
+            may_go_on.wait()
 
-stream = (
-    spark.readStream.format("sparkcache").option("topic", name)
-    .option("runBytes", "4k").option("minPartitions", "2")
-    .option("maxBytesPerTrigger", sys.argv[4]).load(directory)
+    found = (
+        spark.readStream.format("sparkcache").options(**options)
+        .options(runBytes="4k", minPartitions="2").load(path)
+    )
+    query = found.writeStream.foreachBatch(read).start()
+    has_begun.wait()
+    job.count()
+    held = [node.held_bytes for node in node_metrics(spark).values()]
+    may_go_on.set()
+    query.processAllAvailable()
+    end_s = time.monotonic() + 20
+    while True:
+        left = node_metrics(spark)
+        still_held = [node.held_bytes for node in left.values()]
+        if not any(still_held) or time.monotonic() > end_s:
+            break
+        time.sleep(0.1)
+    told = json.dumps([held, still_held, query.isActive]).replace(" ", "")
+    query.stop()
+    return told
+
+print("TOPIC", stream(directory, orders, topic=name, maxBytesPerTrigger=half))
+
+for _ in range(2):
+    rows_of_file = pa.table({"id": range(4000)})
+    write_deltalake(f"{lake}/t", rows_of_file, mode="append")
+of_table = {"connector": "delta", "topic": "t"}
+table = (
+    spark.read.format("sparkcache").options(**of_table)
+    .options(runBytes="4k", minPartitions="4").load(lake)
 )
-query = stream.writeStream.foreachBatch(read).start()
-has_begun.wait()
-orders.count()
-held = [node.held_bytes for node in node_metrics(spark).values()]
-may_go_on.set()
-query.processAllAvailable()
-end_s = time.monotonic() + 20
-while True:
-    left = node_metrics(spark)
-    still_held = [node.held_bytes for node in left.values()]
-    if not any(still_held) or time.monotonic() > end_s:
-        break
-    time.sleep(0.1)
-print("HELD", json.dumps([held, still_held, query.isActive]).replace(" ", ""))
-query.stop()
+print("TABLE", stream(lake, table, maxRowsPerTrigger=4000, **of_table))
 left = node_metrics(spark)
 wanted = sorted(node.requests for node in left.values())
 address = spark.sparkContext.uiWebUrl + "/sparkcache/json"
@@ -124,6 +139,7 @@ def application(topic: Topic, tmp_path_factory: pytest.TempPathFactory) -> Appli
         [
             *(sys.executable, "-c", PROGRAM, topic.name, str(topic.directory)),
             *(str(log), str(topic.size_bytes // 2)),
+            str(tmp_path_factory.mktemp("lake")),
         ],
         capture_output=True,
         text=True,
@@ -146,10 +162,11 @@ def test_every_executor_has_a_node(application: Application, topic: Topic) -> No
     assert not any(Path(directory).exists() for directory in said["NODES"])
 
 
+@pytest.mark.parametrize("of", ["TOPIC", "TABLE"])
 def test_what_a_stream_has_read_elsewhere_is_let_go_of(
-    application: Application,
+    application: Application, of: str
 ) -> None:
-    ((before, after, is_active),) = map(json.loads, application.said["HELD"])
+    ((before, after, is_active),) = map(json.loads, application.said[of])
     assert is_active
     assert min(before) > 0
     assert after == [0, 0]
@@ -177,9 +194,10 @@ def test_the_history_server_has_the_same_tab(
         assert {row[1] for row in browser.rows("sc-executors")} == {"ended"}
         wanted = {one["executor"]: one["metrics"]["cache.gets"] for one in told}
         assert rows == {name: str(count) for name, count in wanted.items()}
-        ((name, group, served, *_),) = browser.rows("sc-topics")
-        assert (name, group) == (topic.name, "shop/eu")
-        assert int(served) == sum(wanted.values())
+        topics = {row[0]: row[1:3] for row in browser.rows("sc-topics")}
+        assert topics.keys() == {topic.name, "t"}
+        assert topics[topic.name][0] == "shop/eu"
+        assert sum(int(served) for _, served in topics.values()) == sum(wanted.values())
         pictures = Path(os.environ.get("SPARKCACHE_PICTURES", tmp_path))
         browser.screenshot(pictures / "history.png")
 

@@ -2,80 +2,169 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import leaks
+import pyarrow as pa
 import pytest
-from conftest import LEDGER_IDS, Topic, ordered, write
+from conftest import LEDGER_IDS, ordered, write
+from deltalake import write_deltalake
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from collections.abc import Iterator
 
-pytestmark = pytest.mark.spark
+    from pyspark.sql import DataFrame, Row, SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 DRIVER = Path(__file__).with_name("streaming_driver.py")
 LONGEST_S = 4.0  # a dozen batches, and then some
 
 
-@pytest.mark.long
+class Source(Protocol):
+    """What a driver streams.
+
+    Attributes:
+        root: Where it lies.
+        options: Those that it is read with.
+        written: How many rows it has.
+
+    """
+
+    root: Path
+    options: dict[str, str]
+    written: int
+
+    def __init__(self, directory: Path) -> None: ...
+
+    def grow(self, share: float) -> None:
+        """Write to it, while that share of the drivers has been killed."""
+
+    def rows(self, frame: DataFrame) -> list[Row]:
+        """Return its rows in one order."""
+
+
+class LateLedger:
+    """A topic whose last ledger is offloaded when half of the drivers are dead."""
+
+    def __init__(self, directory: Path) -> None:
+        self._topic = write(directory / "bucket")
+        self.root, self.written = self._topic.directory, self._topic.rows
+        self.options = {"topic": self._topic.name, "runBytes": "4k"}
+        self._elsewhere = directory / "held back"
+        self._elsewhere.mkdir()
+        for path in self.root.glob(f"*-ledger-{LEDGER_IDS[-1]}*"):
+            path.rename(self._elsewhere / path.name)
+
+    def grow(self, share: float) -> None:
+        if share >= 0.5:
+            for path in sorted(self._elsewhere.iterdir()):  # its index comes last
+                path.rename(self.root / path.name)
+
+    def rows(self, frame: DataFrame) -> list[Row]:
+        return ordered(frame)
+
+
+class GrowingTable:
+    """A table that others append to: commits of three files of eight rows."""
+
+    def __init__(self, directory: Path) -> None:
+        self.root, self.written = directory / "lake", 0
+        self.options = {"connector": "delta", "topic": "t", "runBytes": "4k"}
+        self._append(12)
+
+    def grow(self, share: float) -> None:
+        self._append(2)
+
+    def rows(self, frame: DataFrame) -> list[Row]:
+        return sorted(frame.collect())
+
+    def _append(self, commits: int) -> None:
+        for _ in range(commits):
+            ids = range(self.written, self.written + 24)
+            rows = pa.table({"id": ids, "shop": [id_ % 3 for id_ in ids]})
+            write_deltalake(self.root / "t", rows, mode="append", partition_by=["shop"])
+            self.written += len(ids)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _threads_of_delta_rs(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Start what delta-rs keeps running, before tests look for what they leave."""
+    GrowingTable(tmp_path_factory.mktemp("first"))
+
+
+@pytest.mark.parametrize("kind", [LateLedger, GrowingTable])
 @pytest.mark.parametrize(("kills", "rows"), [(2, 70), (20, 16)], ids=str)
 def test_no_row_is_lost_and_none_comes_twice(
-    spark: SparkSession, tmp_path: Path, kills: int, rows: int
+    spark: SparkSession, tmp_path: Path, kind: type[Source], kills: int, rows: int
 ) -> None:
-    topic = write(tmp_path / "bucket")
+    source = kind(tmp_path)
     seed = random.randrange(1 << 32)
     print("seed", seed)  # told where it fails
     rng = random.Random(seed)
-    held_back = _held_back(topic, tmp_path)
     killed = 0
     while killed < kills:
-        killed += _run(topic, tmp_path, rows, rng.uniform(0, LONGEST_S))
-        if killed >= kills // 2:
-            _offload(topic, held_back)
-    assert not _run(topic, tmp_path, rows, None)
-    found = spark.read.parquet(str(tmp_path / "rows"))
-    assert ordered(found) == ordered(topic.load(spark))
+        kill_after_s = rng.uniform(0, LONGEST_S)
+        grow_after_s = rng.uniform(0, kill_after_s)
+        with _driver(source, tmp_path, rows) as driver:
+            _ends(driver, grow_after_s)
+            source.grow(killed / kills)
+            if not _ends(driver, kill_after_s - grow_after_s):
+                _kill(driver, tmp_path)
+                killed += 1
+    source.grow(1.0)
+    with _driver(source, tmp_path, rows) as driver:
+        assert _ends(driver)
+    found = source.rows(spark.read.parquet(str(tmp_path / "rows")))
+    batch = spark.read.format("sparkcache").options(**source.options)
+    assert found == source.rows(batch.load(str(source.root)))
+    assert len(found) == source.written
 
 
-def _run(topic: Topic, directory: Path, rows: int, kill_after_s: float | None) -> bool:
-    """Run the driver, to its end or until it is killed; tell whether it was."""
-    command = [sys.executable, str(DRIVER), str(topic.directory), topic.name]
-    driver = subprocess.Popen(
-        [*command, str(directory), str(rows)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    assert driver.stdout is not None
-    with driver, driver.stdout as said:
+@contextmanager
+def _driver(
+    source: Source, directory: Path, rows: int
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A driver that has begun to read, so many rows at once."""
+    options = json.dumps({**source.options, "maxRowsPerTrigger": rows})
+    with (
+        (directory / "log").open("wb") as log,
+        subprocess.Popen(
+            [sys.executable, str(DRIVER), str(source.root), str(directory), options],
+            stdout=subprocess.PIPE,
+            stderr=log,
+            start_new_session=True,
+        ) as driver,
+    ):
+        assert driver.stdout is not None
         try:
-            assert said.readline() == b"begun\n"
-            status = driver.wait(kill_after_s)
-        except subprocess.TimeoutExpired:
-            with suppress(ProcessLookupError):
-                os.killpg(driver.pid, signal.SIGKILL)
-            driver.wait()
-            assert leaks.gone(str(directory / "local")), "it outlived its driver"
-            return True
+            assert driver.stdout.readline() == b"begun\n"
+            yield driver
+        except AssertionError as error:
+            error.add_note((directory / "log").read_text())
+            raise
+
+
+def _ends(driver: subprocess.Popen[bytes], within_s: float | None = None) -> bool:
+    """Wait for the end of a driver; tell whether it came."""
+    try:
+        status = driver.wait(within_s)
+    except subprocess.TimeoutExpired:
+        return False
     assert status == 0
-    return False
+    return True
 
 
-def _held_back(topic: Topic, directory: Path) -> list[Path]:
-    """Take the last ledger out of the bucket."""
-    (directory / "held back").mkdir()
-    found = list(topic.directory.glob(f"*-ledger-{LEDGER_IDS[-1]}*"))
-    return [path.rename(directory / "held back" / path.name) for path in found]
-
-
-def _offload(topic: Topic, held_back: list[Path]) -> None:
-    while held_back:
-        path = held_back.pop()
-        path.rename(topic.directory / path.name)
+def _kill(driver: subprocess.Popen[bytes], directory: Path) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(driver.pid, signal.SIGKILL)
+    driver.wait()
+    assert leaks.gone(str(directory / "local")), "it outlived its driver"

@@ -55,16 +55,19 @@ def test_restarts_while_the_topic_grows_and_is_trimmed(
     assert offset == {TOPIC: {str(ledger): 24 for ledger in LEDGER_IDS}}
 
 
+@pytest.mark.parametrize(("start", "first"), [("earliest", 0), ("latest", 1)])
 def test_a_query_goes_on_as_ledgers_are_offloaded(
-    spark: SparkSession, stream: Stream, to_come: Iterator[int]
+    spark: SparkSession, stream: Stream, to_come: Iterator[int], start: str, first: int
 ) -> None:
     next(to_come)
-    query = stream.start({"processingTime": "0 seconds"}, pollInterval="10ms")
+    options = {"pollInterval": "10ms", "startingOffsets": start}
+    query = stream.start({"processingTime": "0 seconds"}, **options)
     query.processAllAvailable()
     list(to_come)
     query.processAllAvailable()
     query.stop()
-    assert stream.rows() == ordered(stream.topic.load(spark))
+    begin = f"{LEDGER_IDS[first]}:0"
+    assert stream.rows() == ordered(stream.topic.load(spark, startingOffsets=begin))
 
 
 def test_limited_batches_through_a_ring(spark: SparkSession, stream: Stream) -> None:

@@ -144,6 +144,7 @@ def test_another_table_in_its_place(table: Table, lake: Lake) -> None:
         ({"t": {"3": 24}}, "{'3': 24}, which is none of a table"),
         ({"t": {"table": "a", "version": "x", "files": 0}}, "which is none of a table"),
         ({"t": 23}, "23, which is none of a table"),
+        ({"t": {"version": 1, "reached": "x"}}, "'version': 1}, which is none of a"),
         ({}, "the offset {}, and option topic='t' means another topic"),
     ],
     ids=str,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import re
@@ -12,12 +13,19 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql.streaming.datasource import ReadMaxRows
 from streamed_table import ROWS, Table, batches
 
+from sparkcache.consumers import Consumers
 from sparkcache.errors import ConfigError
+from sparkcache.model import Run, RunKey
+from sparkcache.source import change_offsets
 from sparkcache.source.datasource import SparkCacheSource
+from sparkcache.source.streams import reached
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from conftest import Lake
 
 
@@ -29,7 +37,9 @@ def test_all_rows_there_are_then_what_is_added(table: Table) -> None:
     assert start == {
         "t": {"table": table_id, "version": 1, "files": 0, "snapshot": True}
     }
-    assert end == {"t": {"table": table_id, "version": 2, "files": 0}}
+    mark = {"table": table_id, "version": 2, "files": 0}
+    behind = {"reached": str(change_offsets.reached(end)["t"])}
+    assert end == {"t": {**mark, **behind, "since": start["t"]}}
     assert sorted(table.ids(reader, start, end)) == first
     assert batches(reader, end) == [end]
     more = table.appends(2)
@@ -96,6 +106,31 @@ def test_limited_batches_read_each_file_once(
     assert sorted(found) == expected
     assert len(offsets) - 1 == -(-7 // (most // ROWS))
     assert len(batches(table.stream(**start))) == 2
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"maxRowsPerTrigger": "10"}, {"startingVersion": "latest"}],
+    ids=["all rows", "some", "none"],
+)
+def test_a_first_batch_that_is_read_again_after_commits(
+    table: Table, options: dict[str, str]
+) -> None:
+    """As Spark does where it was planned and not committed: it asks where to begin."""
+    expected = table.appends(2)
+    reader = table.stream(**options)
+    start, *_ = ends = batches(reader)
+    if "startingVersion" in options:
+        expected = []
+    expected += table.appends(2)
+    again = table.stream(**options)
+    other = again.initialOffset()
+    assert other != start
+    assert table.ids(again, other, ends[1]) == table.ids(reader, start, ends[1])
+    found = table.ids(again, other, ends[1])
+    for begin_, end in pairwise(batches(again, ends[1])):
+        found += table.ids(again, begin_, end)
+    assert sorted(found) == expected
 
 
 def test_a_limited_stream_goes_on_where_it_was(table: Table) -> None:
@@ -180,6 +215,38 @@ def test_streams_and_scans_share_runs(table: Table, lake: Lake) -> None:
     assert consumer.start is not None
     assert consumer.start.ledger == min(ledger.id for ledger, _ in of_stream)
     assert consumer.end is None
+
+
+@pytest.mark.parametrize(
+    "late_by_ms", [0, 10_000], ids=["in order", "the last file is the oldest"]
+)
+def test_nodes_wait_for_what_a_batch_has_left(table: Table, late_by_ms: int) -> None:
+    table.appends(4)
+    _antedate(table.log[-1], late_by_ms)
+    reader = table.stream(startingVersion="0", maxRowsPerTrigger="10")
+    offset = reader.initialOffset()
+    keys, plans = [], []
+    for _ in range(4):
+        before, offset = offset, reader.latestOffset(offset, ReadMaxRows(10))
+        (part,) = reader.partitions(before, offset)
+        (piece,) = part.partition.pieces
+        keys.append(RunKey(piece.ledger, Run(piece.extent.first, piece.extent.last)))
+        plans.append(part.stream.behind(reached([json.dumps(offset)])))
+    assert reader.reportLatestOffset() == offset
+    for read, plan in enumerate(plans, start=1):
+        expected = [key for key in keys if Consumers(plan.consumers).reads(key)]
+        assert not set(keys[read:]) - set(expected)
+        if not late_by_ms or read == len(keys):
+            assert expected == keys[read:]
+
+
+def _antedate(commit: Path, by_ms: int) -> None:
+    """Say that a commit's file was written that much earlier."""
+    actions = [json.loads(line) for line in commit.read_text().splitlines()]
+    for action in actions:
+        if "add" in action:
+            action["add"]["modificationTime"] -= by_ms
+    commit.write_text("\n".join(map(json.dumps, actions)))
 
 
 @pytest.mark.parametrize(

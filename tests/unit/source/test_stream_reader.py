@@ -170,6 +170,18 @@ def test_a_ledger_that_grows_while_a_query_begins(world: World) -> None:
     ]
 
 
+def test_a_first_batch_that_is_read_again_once_a_ledger_has_grown(world: World) -> None:
+    world.offload(3, 4)
+    first = world.reader(startingOffsets="latest")
+    (end,) = batches(first, first.initialOffset())
+    world.offload(3, 9)
+    reader = world.reader(startingOffsets="latest")
+    assert entries(reader, reader.initialOffset(), end) == []
+    assert entries(reader, *batches(reader, end)) == [
+        (3, entry) for entry in range(4, 9)
+    ]
+
+
 def test_what_was_read_may_be_trimmed(world: World) -> None:
     for ledger in (3, 5, 7):
         world.offload(ledger, 4)
