@@ -78,7 +78,7 @@ class Log:
         access = dict(storage.access())
         with _translated(place, options):
             try:
-                table = DeltaTable(_as_url(place), version, access)
+                table = _opened(_as_url(place), version, access)
             except TableNotFoundError:
                 if version is None or not DeltaTable.is_deltatable(
                     _as_url(place), access
@@ -213,6 +213,19 @@ class Log:
             )
 
 
+def _opened(url: str, version: int | None, access: dict[str, str]) -> DeltaTable:
+    """Open a table at a version. Raises ValueError for one that is yet to come."""
+    try:
+        return DeltaTable(url, version, access)
+    except DeltaError as error:
+        if version is None or isinstance(error, TableNotFoundError):
+            raise
+        newest = DeltaTable(url, None, access).version()
+        if version <= newest:
+            raise
+        raise ValueError(f"the newest one is {newest}") from error
+
+
 def _version_at(table: DeltaTable, time: datetime) -> int | datetime:
     """Return which version was the newest at a time. Raises ValueError for no time.
 
@@ -220,11 +233,13 @@ def _version_at(table: DeltaTable, time: datetime) -> int | datetime:
     goes before that.
     """
     if time > datetime.now(UTC):
-        raise ValueError(f"{time} is yet to come")
+        raise ValueError("it is yet to come")
     time_ms = time.timestamp() * 1000
     commits, given = table.history(), table.metadata().configuration
-    if min(commit["timestamp"] for commit in commits) > time_ms:
-        raise _TooEarlyError(f"{time} is before the first version that is kept")
+    first_ms = min(commit["timestamp"] for commit in commits)
+    if first_ms > time_ms:
+        first = datetime.fromtimestamp(first_ms / 1000, UTC)
+        raise _TooEarlyError(f"it is before the first version that is kept, of {first}")
     if given.get(_KEEPS_TIMES) != "true" or time_ms < int(given.get(_TIMES_SINCE, 0)):
         return time
     return max(
@@ -292,6 +307,10 @@ def _translated(place: str, options: Mapping[str, str]) -> Iterator[None]:
     except (DeltaError, OSError, ValueError) as error:
         if isinstance(error, ConfigError):
             raise
+        if "Invalid table location" in str(error):
+            raise ConfigError(
+                f"{place}: must be a directory, that of a table or of Parquet files"
+            ) from error
         given = [name for name in _OPTIONS if name in options]
         if given:
             option = f"option {given[0]}={options[given[0]]!r}"

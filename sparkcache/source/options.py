@@ -107,6 +107,8 @@ class Offsets:
         text = self.everywhere if longest is None else self.by_name[longest]
         try:
             return None if text is None else connector.position(topic, text)
+        except ConfigError:  # of a connector that has no positions
+            raise
         except ValueError as error:
             raise self.wrong(error) from None
 
