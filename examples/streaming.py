@@ -10,9 +10,6 @@ Takes about a minute on two cores, most of it the start of Spark. It shows
   is fetched once, wherever each of them is;
 - that together the batches of a query have the rows of one batch read.
 
-With ledgers larger than a batch, the server sends more: the rest of a block in which a
-batch ends is asked for again.
-
 Everything runs on this machine: an S3 server, which counts what it sends, and Spark.
 The last line of the output is one JSON object.
 """

@@ -1,7 +1,7 @@
-"""`spark.readStream` of a topic that has a change log: a table.
+"""`spark.readStream` of a table.
 
-Which ledgers are new, and in what order, its log says. Each is read whole, and a batch
-is some that follow on one another: from a mark in the log to another.
+Which ledgers are new, and in what order, its change log says. Each is read whole, and a
+batch is some that follow on one another: from a mark in the log to another.
 """
 
 from __future__ import annotations
@@ -11,59 +11,36 @@ from functools import cached_property
 from threading import Event
 from typing import TYPE_CHECKING, TypeAlias
 
-from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
-
 from sparkcache import connector as connectors
-from sparkcache.connector import Snapshot
+from sparkcache.connector import Snapshot, TableConnector
 from sparkcache.consumers import Consumer
 from sparkcache.errors import ConfigError
 from sparkcache.model import Position, placed
-from sparkcache.source import batches
-from sparkcache.source.batches import StreamPartition
+from sparkcache.source.batches import BatchReader, StreamPartition, packed
 from sparkcache.source.scan_partition import cut
 from sparkcache.source.stream_plan import StreamPlan
 from sparkcache.source.topic_map import TopicMap
-from sparkcache.storage import Traffic, open_storage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
-    import pyarrow as pa
+    from pyspark.sql.streaming.datasource import ReadLimit
 
-    from sparkcache.config import CacheConfig
-    from sparkcache.connector import Change, ChangeLog, LedgerMap, Mark, Storage
+    from sparkcache.connector import Change, ChangeLog, LedgerMap, Mark
     from sparkcache.source.admission import Limit
-    from sparkcache.source.options import ScanOptions
-    from sparkcache.source.topic_reader import TopicReader
 
     Offset: TypeAlias = dict[str, Mark]
 
 
 @dataclass
-class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans batches, in one process of the driver; reads them, in tasks.
+class ChangeReader(BatchReader):
+    """Plans batches of a table, in one process of the driver."""
 
-    Attributes:
-        scan: What was asked for.
-        config: How the driver reads.
-        topic_reader: How tasks read.
-
-    """
-
-    scan: ScanOptions
-    config: CacheConfig
-    topic_reader: TopicReader
     _target: Mark | None = None
     _begin: Mark | None = None
     _known: list[Change] = field(default_factory=list)
     _is_idle: bool = False
     _plan: StreamPlan = field(default_factory=StreamPlan)
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return ChangeReader, (self.scan, self.config, self.topic_reader)
-
-    # Planning
 
     def initialOffset(self) -> Offset:
         """Return where a query begins that has no checkpoint."""
@@ -71,10 +48,6 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._target is not None:  # a commit may have come in between
             self._target = self._log.latest()
         return {self._topic: begin}
-
-    def getDefaultReadLimit(self) -> ReadLimit:
-        """Return the limit of a batch; of two, the one that Spark is told."""
-        return batches.default_limit(self.scan)
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Read what is there now, and nothing that comes later."""
@@ -84,7 +57,7 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return where the next batch ends; where it starts if there is nothing new."""
         unread = self._unread(self._mark(start))
         self._is_idle = not unread
-        count = _admitted(unread, batches.limit(self.scan, limit))
+        count = _admitted(unread, self._limit(limit))
         return {self._topic: unread[count - 1].after} if count else start
 
     def reportLatestOffset(self) -> Offset | None:
@@ -109,36 +82,24 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begins, _ = _range(_ledgers([*changes, *self._known]))
         stream = self._plan.next((start, end), [Consumer(name, begins)])
         # Each partition would bring all files along: what is whole has no neighbours.
-        topic, told = TopicMap(()), batches.packed(stream)
+        topic, told = TopicMap(()), packed(stream)
         return [StreamPartition(part, topic, told) for part in parts]
 
-    # Reading
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the record batches of a partition."""
-        assert isinstance(partition, StreamPartition)
-        return self.topic_reader.read(
-            partition.partition, partition.topic, partition.stream
-        )
-
     @cached_property
-    def _storage(self) -> Storage:
-        return open_storage(self.scan.root, self.config, Traffic())
+    def _connector(self) -> TableConnector:
+        connector = connectors.find(self.scan.connector)
+        assert isinstance(connector, TableConnector), "others have no change log"
+        return connector
 
     @cached_property
     def _topic(self) -> str:
-        connector = connectors.find(self.scan.connector)
-        catalog = connector.catalog(self._storage, self.scan.given)
+        catalog = self._connector.catalog(self._storage, self.scan.given)
         (topic,) = catalog.select(self.scan.selection)
         return topic
 
     @cached_property
     def _log(self) -> ChangeLog:
-        connector = connectors.find(self.scan.connector)
-        log = connector.change_log(self._storage, self._topic, self.scan.given)
-        if log is None:
-            raise ConfigError(f"topic {self._topic} has no log of what is new in it")
-        return log
+        return self._connector.change_log(self._storage, self._topic, self.scan.given)
 
     def _mark(self, offset: Offset) -> Mark:
         """Return how far an offset is in the topic; raises ConfigError."""

@@ -15,6 +15,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from sparkcache import connector as connectors
 from sparkcache.config import CacheConfig
+from sparkcache.connector import TableConnector
 from sparkcache.errors import ConfigError
 from sparkcache.progress import steps
 from sparkcache.source import planner_progress
@@ -88,7 +89,7 @@ class SparkCacheSource(DataSource):
         except ConfigError as error:
             return RefusedStream(error)
         reader = TopicReader(self._scan, columns, self.installed)
-        if connectors.find(self._scan.connector).stream_option_names:
+        if isinstance(connectors.find(self._scan.connector), TableConnector):
             return ChangeReader(self._scan, self._config, reader)
         return StreamReader(self._scan, self._config, reader)
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 from sparkcache.errors import ConfigError
 from sparkcache_pulsar.schemas.avro_lanes import Lanes
 from sparkcache_pulsar.schemas.avro_shapes import shape
-from sparkcache_pulsar.schemas.decoded import NOT_HELD, Decoded, brief, column
+from sparkcache_pulsar.schemas.decoded import NOT_HELD, Decoded, decode_each
 from sparkcache_pulsar.schemas.definitions import (
     Array,
     Decimal,
@@ -85,7 +85,8 @@ class AvroDecoder:
             left = [row for row in np.flatnonzero(active).tolist() if row not in faults]
         if not (left or faults):
             return Decoded(found, {})
-        alone = self._decode_each(payloads.take(pa.array(left, pa.int64())))
+        others = payloads.take(pa.array(left, pa.int64()))
+        alone = decode_each(others, self._shape, self._value, _MALFORMED)
         faults |= {left[row]: what for row, what in alone.faults.items()}
         place = np.arange(len(payloads))
         place[left] = len(payloads) + np.arange(len(left))
@@ -94,22 +95,12 @@ class AvroDecoder:
         both = pa.concat_arrays([found, alone.array])
         return Decoded(both.take(pa.array(place, mask=failed)), faults)
 
-    def _decode_each(self, payloads: pa.Array) -> Decoded:
-        """Decode payloads one by one."""
-        faults: dict[int, str] = {}
-        values: list[object] = []
-        read, schema = self._read, self._schema
-        for row, payload in enumerate(payloads.to_pylist()):
-            value, stream = None, BytesIO(payload)
-            try:
-                value = read(stream, schema)
-                if stream.tell() != len(payload):
-                    faults[row] = f"{len(payload) - stream.tell()} bytes behind it"
-                    value = None
-            except _MALFORMED as error:
-                faults[row] = brief(error)
-            values.append(value)
-        return Decoded(column(values, self._shape, faults), faults)
+    def _value(self, payload: bytes) -> object:
+        stream = BytesIO(payload)
+        value: object = self._read(stream, self._schema)
+        if stream.tell() != len(payload):
+            raise ValueError(f"{len(payload) - stream.tell()} bytes behind it")
+        return value
 
 
 def encoded_as(definition: Definition, numbers: Iterator[int]) -> Any:  # noqa: ANN401
