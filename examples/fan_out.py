@@ -89,7 +89,8 @@ def jars_missing(log: str) -> NoDeltaError | None:
         f"Spark could not fetch the jars of Delta: {found[1]}.\nIt asks Maven Central, "
         "or the repository that DEFAULT_ARTIFACT_REPOSITORY names. Let it reach one "
         "that\nhas them, install a version of delta-spark that is there, or give the "
-        "jars: --jars a.jar,b.jar"
+        "jars: --jars a.jar,b.jar.\nWhere a download failed, ~/.m2/repository may have "
+        "a jar's description and not the jar: move it aside."
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -31,7 +30,6 @@ def started_spark(builder: SparkSession.Builder, log: Path) -> Iterator[SparkSes
     """Start a session with two cores, whose JVM writes to a log."""
     log4j = log.with_suffix(".properties")
     log4j.write_text(_LOG4J)
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = (
         builder.master("local[2]")

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import tempfile
 from pathlib import Path
@@ -95,7 +94,6 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Two streams and a back-fill.")
     parser.add_argument("--mib", type=int, default=6, help="size of the topic")
     mib = parser.parse_args().mib
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     with (
         S3Server() as server,
         server.as_environment(),

@@ -324,6 +324,7 @@ class Connector(Protocol):
     def position(self, topic: str, text: str) -> Position:
         """Return what users write as a position in a topic; raises ValueError.
 
+        Raises ConfigError where no text would do, because there are no positions.
         Of a name that is not that of one topic, and of none, the text alone is checked.
         """
 

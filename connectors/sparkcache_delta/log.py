@@ -73,7 +73,7 @@ class Log:
         access = dict(storage.access())
         with _translated(place, options):
             try:
-                table = DeltaTable(_as_url(place), version, access)
+                table = _opened(_as_url(place), version, access)
             except TableNotFoundError:
                 if version is None or not DeltaTable.is_deltatable(
                     _as_url(place), access
@@ -188,6 +188,19 @@ class Log:
             )
 
 
+def _opened(url: str, version: int | None, access: dict[str, str]) -> DeltaTable:
+    """Open a table at a version. Raises ValueError for one that is yet to come."""
+    try:
+        return DeltaTable(url, version, access)
+    except DeltaError as error:
+        if version is None or isinstance(error, TableNotFoundError):
+            raise
+        newest = DeltaTable(url, None, access).version()
+        if version <= newest:
+            raise
+        raise ValueError(f"the newest one is {newest}") from error
+
+
 def _as_url(place: str) -> str:
     scheme, _, path = place.partition("://")
     return f"{scheme}://{quote(path)}"
@@ -201,6 +214,10 @@ def _translated(place: str, options: Mapping[str, str]) -> Iterator[None]:
     except (DeltaError, OSError, ValueError) as error:
         if isinstance(error, ConfigError):
             raise
+        if "Invalid table location" in str(error):
+            raise ConfigError(
+                f"{place}: must be a directory, that of a table or of Parquet files"
+            ) from error
         given = [name for name in _OPTIONS if name in options]
         if given:
             option = f"option {given[0]}={options[given[0]]!r}"

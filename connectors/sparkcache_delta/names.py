@@ -41,8 +41,10 @@ def place(root: str, topic: str) -> str:
 
 
 def position(topic: str, text: str) -> Position:
-    """Raise ValueError: there are no positions."""
-    raise ValueError(
-        f"{text!r}: the rows of table {topic or 'a'} have no positions; give "
-        "versionAsOf or timestampAsOf, and where"
+    """Raise ConfigError: there are no positions."""
+    of = f"of {topic}" if topic else "of a table"
+    raise ConfigError(
+        f"options startingOffsets and endingOffsets: {text!r}: the rows {of} have no "
+        "positions; give versionAsOf, timestampAsOf or where, or a stream's "
+        "startingVersion"
     )

@@ -27,11 +27,13 @@ def version_at(table: DeltaTable, time: datetime) -> int | datetime:
     Raises ValueError for a time that none was the newest at.
     """
     if time > datetime.now(UTC):
-        raise ValueError(f"{time} is yet to come")
+        raise ValueError("it is yet to come")
     time_ms = time.timestamp() * 1000
     commits, given = table.history(), table.metadata().configuration
-    if min(commit["timestamp"] for commit in commits) > time_ms:
-        raise _TooEarlyError(f"{time} is before the first version that is kept")
+    first_ms = min(commit["timestamp"] for commit in commits)
+    if first_ms > time_ms:
+        first = datetime.fromtimestamp(first_ms / 1000, UTC)
+        raise _TooEarlyError(f"it is before the first version that is kept, of {first}")
     if given.get(_KEEPS_TIMES) != "true" or time_ms < int(given.get(_TIMES_SINCE, 0)):
         return time
     return max(

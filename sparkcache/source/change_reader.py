@@ -115,10 +115,12 @@ class ChangeReader(BatchReader):
     def _mark(self, offset: Offset) -> Mark:
         """Return how far an offset is in the topic; raises ConfigError."""
         if offset.keys() != {self._topic}:
+            is_named = self.scan.given.get("topic")
+            given = f"option {self.scan.selection}" if is_named else self.scan.root
             raise ConfigError(
-                f"the checkpoint has the offset {offset!r}, and option "
-                f"{self.scan.selection} means another topic: give another "
-                "checkpointLocation, or the options that the query had"
+                f"the checkpoint has the offset {offset!r}, and {given} means another "
+                "topic: give another checkpointLocation, or the path and options that "
+                "the query had"
             )
         return change_offsets.mark(offset, self._topic)
 

@@ -20,6 +20,7 @@ from sparkcache.errors import ConfigError
 from sparkcache.progress import steps
 from sparkcache.source import planner_progress
 from sparkcache.source.options import ScanOptions
+from sparkcache.source.refused_stream import RefusedStream
 from sparkcache.source.scan_partition import ScanPartition, cut
 from sparkcache.source.topic_map import TopicMap
 from sparkcache.source.topic_reader import TopicReader
@@ -82,8 +83,11 @@ class SparkCacheSource(DataSource):
         from sparkcache.source.change_reader import ChangeReader
         from sparkcache.source.stream_reader import StreamReader
 
-        self._scan.check_is_stream()
-        columns = _checked_columns(self._scan, schema)
+        try:
+            self._scan.check_is_stream()
+            columns = _checked_columns(self._scan, schema)
+        except ConfigError as error:
+            return RefusedStream(error)
         reader = TopicReader(self._scan, columns, self.installed)
         if isinstance(connectors.find(self._scan.connector), TableConnector):
             return ChangeReader(self._scan, self._config, reader)

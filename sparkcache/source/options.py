@@ -107,6 +107,8 @@ class Offsets:
         text = self.everywhere if longest is None else self.by_name[longest]
         try:
             return None if text is None else connector.position(topic, text)
+        except ConfigError:  # of a connector that has no positions
+            raise
         except ValueError as error:
             raise self.wrong(error) from None
 
@@ -169,6 +171,7 @@ class ScanOptions:
     def parse(cls, options: Mapping[str, str]) -> ScanOptions:
         """Check options as a user gave them; raises ConfigError."""
         lower = {name.lower(): value for name, value in options.items()}
+        _require_no_table(lower)
         name = lower.get("connector", _DEFAULT_CONNECTOR)
         connector = connectors.find(name)
         given = _as_documented(options, connector.option_names)
@@ -252,6 +255,19 @@ class ScanOptions:
         start = self.starts.of(topic, connector)
         end = self.ends.of(topic, connector)
         return Consumer(placed(topic, self.root), start, end)
+
+
+def _require_no_table(lower: Mapping[str, str]) -> None:
+    """Raise ConfigError for `CREATE TABLE`, which Spark tells as options, too.
+
+    When such a table is read, Spark 4.2 gives a source in Python none of them.
+    """
+    if {"provider", "owner"} <= lower.keys():
+        raise ConfigError(
+            "CREATE TABLE ... USING sparkcache: Spark does not keep the options of "
+            "such a table; CREATE TEMPORARY VIEW orders USING sparkcache OPTIONS "
+            "(topic '...', path 's3://bucket') does"
+        )
 
 
 def _as_documented(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from sparkcache.config import CacheConfig
+from sparkcache.errors import ConfigError
 from sparkcache.source.broadcast import BroadcastRef
 from sparkcache.source.datasource import SparkCacheSource
 from sparkcache.source.given_conf import given
@@ -25,8 +28,18 @@ _STATIC_CONFS = {
 def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
     """Set what only a session that does not exist yet can be told; return it.
 
-    sparkcache works without; with it, tasks begin faster, and the UI has a tab.
+    sparkcache works without; with it, tasks begin faster, and the UI has a tab. On one
+    machine Spark starts this Python for them, unless PYSPARK_PYTHON names another.
+
+    Raises ConfigError if it is given a session.
     """
+    if not hasattr(builder, "getOrCreate"):
+        raise ConfigError(
+            "configure() takes what a session is made with, as in "
+            "configure(SparkSession.builder).getOrCreate(), not a "
+            f"{type(builder).__name__}"
+        )
+    _name_python(builder)
     for key, value in _STATIC_CONFS.items():
         builder = builder.config(key, value)
     jar = plugin_jar()
@@ -36,6 +49,17 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
             if value not in values:
                 builder = builder.config(key, ",".join([*values, value]))
     return builder
+
+
+def _name_python(builder: SparkSession.Builder) -> None:
+    """Have Spark start this Python where it runs on this machine alone.
+
+    Else it is the `python3` of the path: where that is not this one, it does not know
+    this package, and Spark says that there is no such data source.
+    """
+    master = given(builder, "spark.master") or "local[*]"  # as spark-submit does
+    if master.startswith("local"):
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 
 def install(spark: SparkSession, config: CacheConfig | None = None) -> None:
@@ -53,9 +77,17 @@ def install(spark: SparkSession, config: CacheConfig | None = None) -> None:
         spark: The session.
         config: The configuration, all of it: what it does not name has its default,
             whatever the session's conf or a conf file say. If None, these and the
-            defaults say it. Raises ConfigError if they say it wrongly.
+            defaults say it.
+
+    Raises:
+        ConfigError: These say it wrongly, or this is no CacheConfig.
 
     """
+    if not isinstance(config, CacheConfig | None):
+        raise ConfigError(
+            "install() takes a CacheConfig, such as CacheConfig(max_bytes=1 << 30), "
+            f"not a {type(config).__name__}"
+        )
     if config is None:
         config = CacheConfig.resolve(conf=dict(spark.conf.getAll))
     ref = BroadcastRef(spark.sparkContext, config)

@@ -69,3 +69,4 @@ def test_fan_out_without_the_jars(tmp_path: Path) -> None:
     assert "could not fetch the jars of Delta" in done.stderr
     assert "io.delta#delta-spark_4.2_2.13" in done.stderr
     assert "--jars" in done.stderr
+    assert "~/.m2/repository may have" in done.stderr

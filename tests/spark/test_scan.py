@@ -179,6 +179,17 @@ def test_wrong_options_are_told_at_load(
     assert message in str(error.value)
 
 
+def test_views_of_sql_and_no_tables(spark: SparkSession, topic: Topic) -> None:
+    options = f"OPTIONS (topic '{topic.name}', path '{topic.directory}')"
+    with pytest.raises(AnalysisException, match="CREATE TEMPORARY VIEW orders USING"):
+        spark.sql(f"CREATE TABLE of_topic USING sparkcache {options}")
+    spark.sql(f"CREATE TEMPORARY VIEW of_topic USING sparkcache {options}")
+    try:
+        assert spark.table("of_topic").count() == topic.rows
+    finally:
+        spark.catalog.dropTempView("of_topic")
+
+
 def test_wrong_place_is_told(spark: SparkSession) -> None:
     reader = spark.read.format("sparkcache").option("topic", TOPIC)
     with pytest.raises(AnalysisException, match="ftp://host"):

@@ -124,6 +124,14 @@ def test_a_loss_ends_the_query(stream: Stream) -> None:
         stream.run()
 
 
+def test_an_option_of_batches_ends_the_query(stream: Stream) -> None:
+    with pytest.raises(StreamingQueryException) as caught:
+        stream.run(endingOffsets="3:0")
+    said = str(caught.value)
+    assert "option endingOffsets='3:0': it is one of spark.read;" in said
+    assert "UnboundLocalError" not in said
+
+
 def test_a_stopped_query_is_not_waited_for(spark: SparkSession, stream: Stream) -> None:
     """Until then what it has not read is held, however soon others have read it."""
     sparkcache.install(spark, sparkcache.CacheConfig(ttl_after_read_s=0.001))

@@ -12,6 +12,7 @@ import pytest
 
 from sparkcache.connector import Selection
 from sparkcache.errors import ConfigError, SourceError
+from sparkcache.source.options import ScanOptions
 from sparkcache_delta import DeltaConnector
 
 if TYPE_CHECKING:
@@ -78,9 +79,13 @@ def test_runs_cover_all_rows_once(lake: Lake) -> None:
     ("options", "says"),
     [
         ({"versionAsOf": "7"}, "option versionAsOf='7': not a version"),
+        ({"versionAsOf": "7"}, "the newest one is 0"),
         ({"versionAsOf": "x"}, "option versionAsOf='x': must be the number"),
         ({"timestampAsOf": "soon"}, "option timestampAsOf='soon': must be a time"),
-        ({"timestampAsOf": "1999-01-01"}, "before the first version"),
+        (
+            {"timestampAsOf": "1999-01-01"},
+            "before the first version that is kept, of 2",
+        ),
         ({"timestampAsOf": "2999-01-01"}, "is yet to come"),
         ({"versionAsOf": "0", "timestampAsOf": "2026-01-01"}, "give one of them"),
         ({"columns": "id,nothing"}, "there is no column nothing; there are id, name"),
@@ -96,6 +101,7 @@ def test_wrong_options(lake: Lake, options: dict[str, str], says: str) -> None:
 
 
 def test_tables_that_are_not_there(lake: Lake) -> None:
+    lake.write("t", numbers(0, 10))
     with pytest.raises(ConfigError, match="neither a Delta table nor a Parquet file"):
         lake.pin("nothing")
     for topic in ("../t", "s3://bucket/t"):
@@ -103,8 +109,21 @@ def test_tables_that_are_not_there(lake: Lake) -> None:
             CONNECTOR.topic_name(topic)
     with pytest.raises(ConfigError, match="a scan is of one table"):
         CONNECTOR.pin(lake.storage(), Selection(("a", "b")), {})
-    with pytest.raises(ValueError, match="have no positions"):
-        CONNECTOR.position("t", "3:4")
+    a_file = next(lake.directory.glob("t/*.parquet"))
+    with pytest.raises(ConfigError, match=r"\.parquet: must be a directory"):
+        lake.pin(f"t/{a_file.name}")
+
+
+@pytest.mark.parametrize(
+    ("given", "rows"),
+    [("3:4", "the rows of a table"), ('{"t": "3:4"}', "the rows of t")],
+)
+def test_rows_have_no_positions(given: str, rows: str) -> None:
+    options = {"path": "/lake", "connector": "delta", "endingOffsets": given}
+    with pytest.raises(
+        ConfigError, match=f"{rows} have no positions; .*, or a str.*n$"
+    ):
+        ScanOptions.parse(options)
 
 
 def test_a_table_in_the_root_itself(lake: Lake) -> None:

@@ -157,3 +157,11 @@ def test_a_checkpoint_of_another_source(table: Table, offset: Any, says: str) ->
     ):
         with pytest.raises(ConfigError, match=f"{says}.*another checkpointLocation"):
             planned()
+
+
+def test_a_checkpoint_of_what_has_a_name_and_a_table_without(table: Table) -> None:
+    table.append()
+    reader = table.stream(path=str(table.path), topic="")
+    says = rf"and file://{table.path} means another topic: .* the path and options"
+    with pytest.raises(ConfigError, match=says):
+        reader.latestOffset({"t": {"table": "a", "version": 1, "files": 0}}, ALL)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadMaxBytes
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
 from stream_world import ALL, MESSAGES, TOPIC, World, all_of, batches, entries
 
 from sparkcache import connector as connectors
 from sparkcache.errors import ConfigError, SourceError
 from sparkcache.model import Position
 from sparkcache.source import stream_offsets
+from sparkcache.source.datasource import SparkCacheSource
 from sparkcache.source.options import ScanOptions
 
 
@@ -342,6 +344,19 @@ def test_options_of_the_other_kind() -> None:
     for option in ("maxRowsPerTrigger", "maxBytesPerTrigger", "pollInterval"):
         with pytest.raises(ConfigError, match=option):
             ScanOptions.parse({**given, option: "-3"})
+
+
+def test_what_no_stream_has_is_said_when_it_is_asked(world: World) -> None:
+    given = {"path": str(world.directory), "topic": TOPIC, "endingTime": "0"}
+    source = SparkCacheSource(given)
+    reader = source.streamReader(source.schema())
+    for asked in (
+        reader.initialOffset,
+        partial(reader.latestOffset, {}, ReadAllAvailable()),
+        partial(reader.partitions, {}, {}),
+    ):
+        with pytest.raises(ConfigError, match=r"endingTime='0'.*spark\.read;"):
+            asked()
 
 
 def test_a_topic_that_there_is_not(world: World) -> None:

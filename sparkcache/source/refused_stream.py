@@ -1,0 +1,36 @@
+"""A stream that cannot be."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NoReturn
+
+from pyspark.sql.datasource import DataSourceStreamReader
+
+if TYPE_CHECKING:
+    from sparkcache.errors import ConfigError
+
+
+class RefusedStream(DataSourceStreamReader):
+    """Says why as soon as it is asked anything.
+
+    What is raised before Spark 4.2 has a reader ends in an error of its own code.
+    """
+
+    def __init__(self, error: ConfigError) -> None:
+        self._error = error
+
+    def initialOffset(self) -> NoReturn:
+        """Raise the error, where a query begins that has no checkpoint."""
+        raise self._error
+
+    def latestOffset(self, start: object, limit: object) -> NoReturn:
+        """Raise the error, where one goes on."""
+        raise self._error
+
+    def partitions(self, start: object, end: object) -> NoReturn:
+        """Raise the error, where one reads a batch again."""
+        raise self._error
+
+    def read(self, partition: object) -> NoReturn:
+        """Raise the error: there is nothing to read."""
+        raise self._error

@@ -1,0 +1,56 @@
+"""What a session is told before it exists, and what whoever does it wrong."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+import sparkcache
+from sparkcache import ConfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize(
+    ("master", "named", "expected"),
+    [
+        pytest.param("local[2]", None, sys.executable, id="on this machine: this one"),
+        pytest.param(None, None, sys.executable, id="Spark's own default: this one"),
+        pytest.param("local[2]", "/other", "/other", id="what the user names: that"),
+        pytest.param("spark://a:7077", None, None, id="on others: what they have"),
+    ],
+)
+def test_which_python_spark_starts(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    master: str | None,
+    named: str | None,
+    expected: str | None,
+) -> None:
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    monkeypatch.setattr(SparkContext, "_gateway", None)
+    monkeypatch.setenv("PYSPARK_PYTHON", "")  # so that it is put back
+    monkeypatch.delenv("PYSPARK_PYTHON")
+    if named is not None:
+        monkeypatch.setenv("PYSPARK_PYTHON", named)
+    builder = SparkSession.Builder()
+    sparkcache.configure(builder if master is None else builder.master(master))
+    assert os.environ.get("PYSPARK_PYTHON") == expected
+
+
+def test_configuring_what_is_no_builder() -> None:
+    given: Any = SparkSession
+    with pytest.raises(ConfigError, match=r"configure\(SparkSession\.builder\)"):
+        sparkcache.configure(given)
+
+
+def test_installing_what_is_no_configuration() -> None:
+    given: Any = {"max_bytes": 1 << 20}
+    with pytest.raises(ConfigError, match=r"takes a CacheConfig, .* not a dict"):
+        sparkcache.install(given, given)
