@@ -21,12 +21,12 @@ import json
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import shop
 from bucket import BUCKET, MIB, URL, offload, sent
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F
 
 import sparkcache
 from sparkcache.testing.s3_server import S3Server
@@ -48,7 +48,9 @@ def start(orders: DataFrame, name: str, directory: Path) -> StreamingQuery:
     )
 
 
-def run(server: S3Server, spark: SparkSession, mib: int, directory: Path) -> dict:  # type: ignore[type-arg]
+def run(
+    server: S3Server, spark: SparkSession, mib: int, directory: Path
+) -> dict[str, Any]:
     """Do it; return what was found."""
     topic_bytes, messages = offload(server, mib * MIB, range(1, 4))
     stream = (

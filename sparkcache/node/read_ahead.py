@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
     from sparkcache.cache import CachedRun
     from sparkcache.config import CacheConfig
-    from sparkcache.consumers import Plan
+    from sparkcache.consumers import Consumer, Plan
     from sparkcache.model import RunKey
     from sparkcache.node.loads import Loads
     from sparkcache.node.messages import Open
     from sparkcache.node.task import Span
 
     ScanId: TypeAlias = tuple[int, str, str]  # stage, plan of partitions, topic
-    StreamId: TypeAlias = tuple[str, str]  # plan, topic
+    RestId: TypeAlias = tuple[str, Consumer]  # a stream's plan, what a batch reads
 
 _SHARE = 4  # of the byte limit, all tasks together may be read ahead of
 _MOST_RUNS = 64
@@ -52,10 +52,11 @@ class Held(Protocol):
 
 
 class _Rest(NamedTuple):
-    """What a stream's next batch begins with, and the scan of the present one."""
+    """What the batch after a stream's begins with, and the scan that ends before it."""
 
     scan: OpenScan
     task: Task
+    batch: int
 
 
 class ReadAhead:
@@ -66,7 +67,7 @@ class ReadAhead:
         self._loads = loads
         self._scans: dict[ScanId, OpenScan] = {}
         self._scan_of: dict[Task, OpenScan] = {}
-        self._rests: dict[StreamId, _Rest] = {}
+        self._rests: dict[RestId, _Rest] = {}
         self._unread: dict[RunKey, Depth] = {}
         self._openings = Openings()
 
@@ -210,7 +211,8 @@ class ReadAhead:
         for scan in self._scans.values():
             for task in scan.followers():
                 yield scan, task
-        yield from self._rests.values()
+        for rest in self._rests.values():
+            yield rest.scan, rest.task
 
     def _scan(self, message: Open) -> OpenScan:
         reader = message.reader
@@ -233,21 +235,20 @@ class ReadAhead:
         What was noted for this one, when it was to come, its own tasks read now.
         """
         consumer, last = message.reader.consumer, message.scan.stretches[-1]
-        stream = (plan.id, consumer.topic)
-        if stream in self._rests and self._rests[stream].scan is not scan:
-            del self._rests[stream]
-        rest = None if consumer.end is None else last.behind(consumer.end)
-        if rest is not None and any(
-            it.reads(rest.key(rest.start)) for it in plan.consumers
-        ):
+        for (stream, before), rest in list(self._rests.items()):
+            is_earlier = stream == plan.id and rest.batch < plan.batch
+            if is_earlier and before.topic == consumer.topic:
+                del self._rests[stream, before]
+        left = None if consumer.end is None else last.behind(consumer.end)
+        if left is not None and plan.reads(left.key(left.start)):
             coming = Task(task.peer)
-            coming.begin(Scan(message.scan.root, message.scan.config, (rest,)))
-            self._rests[stream] = _Rest(scan, coming)
+            coming.begin(Scan(message.scan.root, message.scan.config, (left,)))
+            self._rests[plan.id, consumer] = _Rest(scan, coming, plan.batch)
 
     def _forget_rests(self, scan: OpenScan) -> None:
-        for stream, rest in list(self._rests.items()):
+        for rest_id, rest in list(self._rests.items()):
             if rest.scan is scan:
-                del self._rests[stream]
+                del self._rests[rest_id]
 
     def _abandon(self, task: Task) -> None:
         """What was loaded for a task that nobody else comes to may go first."""

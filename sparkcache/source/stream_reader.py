@@ -85,7 +85,7 @@ class StreamReader(BatchReader):
         marks, unread = {}, {}
         for topic in dict.fromkeys([*known, *found.spans]):
             there = found.spans.get(topic, [])
-            of_topic = known.get(topic) or stream_offsets.EARLIEST
+            of_topic = known.get(topic) or stream_offsets.beginning(None, there)
             lost = stream_offsets.lost(of_topic, there, self.scan.root)
             self._report(topic, lost)
             marks[topic] = stream_offsets.renewed(of_topic, there)
@@ -147,7 +147,7 @@ class StreamReader(BatchReader):
             Consumer(placed(topic, self.scan.root), *ends)
             for topic, there in found.spans.items()
             for ends in stream_offsets.to_come(
-                begin.get(topic) or stream_offsets.EARLIEST, there
+                begin.get(topic) or stream_offsets.beginning(None, there), there
             )
         ]
 

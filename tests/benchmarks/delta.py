@@ -34,7 +34,7 @@ import record
 import remote
 from deltalake import write_deltalake
 from pyspark import StorageLevel
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F
 
 import sparkcache
 

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 import record
 import remote
 from pyspark import StorageLevel
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F
 
 import sparkcache
 from sparkcache.source.executors import node_metrics

@@ -20,7 +20,7 @@ import time
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -90,7 +90,7 @@ class Executor:
         )
 
     def start_task(
-        self, stage: int = 0, runs: int | None = None, **options: object
+        self, stage: int = 0, runs: int | None = None, **options: Any
     ) -> subprocess.Popen[str]:
         """Start a task in a process of its own."""
         command = [sys.executable, __file__, str(self.topic), str(stage)]
@@ -105,7 +105,7 @@ class Executor:
                 "SPARK_LOCAL_DIRS": str(self.directory),
                 "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
             },
-            **options,  # type: ignore[call-overload]
+            **options,
         )
 
     def metrics(self) -> Metrics:

@@ -104,7 +104,7 @@ def memfd_bytes_of(pids: list[int]) -> int:
             continue
         for fd in fds:
             try:
-                if os.readlink(fd).startswith("/memfd:sparkcache"):  # noqa: PTH115
+                if str(fd.readlink()).startswith("/memfd:sparkcache"):
                     status = fd.stat()
                     sizes[status.st_ino] = status.st_size
             except FileNotFoundError:

@@ -67,7 +67,7 @@ def test_a_killed_loader_is_replaced(
 def test_a_hung_loader_is_given_up(
     executor: Executor, content: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    config = replace(executor.config, request_timeout_s=1)
+    config = replace(executor.config, request_timeout_s=3)
     reading = executor.read(config=config)
     first = [next(reading)]
     loader = processes(executor)[1]

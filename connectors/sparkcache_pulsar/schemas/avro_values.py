@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from io import BytesIO
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -35,6 +35,7 @@ from sparkcache_pulsar.schemas.definitions import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_Encoded: TypeAlias = "str | list[Any] | dict[str, Any]"
 _MALFORMED = (
     EOFError,
     ValueError,
@@ -103,7 +104,7 @@ class AvroDecoder:
         return value
 
 
-def encoded_as(definition: Definition, numbers: Iterator[int]) -> Any:  # noqa: ANN401
+def encoded_as(definition: Definition, numbers: Iterator[int]) -> _Encoded:
     """Return the Avro schema of what a type is encoded as; `numbers` make names."""
     match definition:
         case Leaf(primitive=primitive):

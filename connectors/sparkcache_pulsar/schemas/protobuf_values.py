@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         EnumDescriptor,
         FieldDescriptor,
     )
+    from google.protobuf.timestamp_pb2 import Timestamp
 
     from sparkcache_pulsar.schemas.spec import Spec
 
@@ -162,6 +163,5 @@ def _names(of: EnumDescriptor) -> _Get:
     return {value.number: value.name for value in reversed(of.values)}.get
 
 
-def _micros(timestamp: Any) -> int:  # noqa: ANN401
-    micros: int = timestamp.seconds * _MICROS + timestamp.nanos // 1_000
-    return micros
+def _micros(timestamp: Timestamp) -> int:
+    return timestamp.seconds * _MICROS + timestamp.nanos // 1_000

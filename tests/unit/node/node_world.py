@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from itertools import count
+from typing import Any
 
 from sparkcache.config import CacheConfig
 from sparkcache.consumers import Consumer, Plan
@@ -436,9 +437,9 @@ class World:
         )
         return reader
 
-    def of(self, start: int, stop: int, **more: object) -> Reader:
+    def of(self, start: int, stop: int, **more: Any) -> Reader:
         """A reader of runs start..stop-1 of the first ledger."""
-        return self.reader(stretch(0, start, stop), **more)  # type: ignore[arg-type]
+        return self.reader(stretch(0, start, stop), **more)
 
     def settle(self) -> None:
         """Let the loaders do what they can do."""

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from node_world import CONFIG, SIZE, Reader, World, plan
 
+from sparkcache.consumers import NOT_BEGUN
 from sparkcache.node.messages import Served
 
 
@@ -91,6 +92,20 @@ def test_a_read_under_two_plans_counts_in_both() -> None:
     world = World()
     world.loader()
     consume(world, world.of(0, 9, plans=(plan("one", None), plan("other", None))))
+    assert world.held() == set()
+
+
+def test_nobody_reads_for_a_stream_that_is_to_come() -> None:
+    world = World()
+    world.loader()
+    to_come = replace(plan("p", None), batch=NOT_BEGUN)
+    for _ in range(2):
+        consume(world, world.of(0, 3, plans=(to_come,)))
+    world.advance(11)
+    assert world.held() == {0, 1, 2}
+    stream = replace(plan("run/1", None), batch=1)
+    consume(world, world.of(0, 3, plans=(stream,)))
+    world.advance(11)
     assert world.held() == set()
 
 

@@ -348,6 +348,24 @@ def test_the_load_of_a_batch_goes_on_for_the_next_one() -> None:
     assert world.decoded == list(range(RUNS))
 
 
+def test_two_ranges_of_a_batch_have_a_rest_each() -> None:
+    world = World()
+    world.loader()
+    stream = Plan("run/query/1", (Consumer(TOPIC),), batch=1)
+    for number in (0, 1):
+        part = stretch(number, 0, 10)
+        reader = world.reader(part, plans=(stream,), end=Position(number, 10))
+        reader.ask()
+    world.settle()
+    for reader in list(world.readers):
+        world.read(reader)
+        reader.finish()
+    world.settle()
+    for number in (0, 1):
+        assert world.service.is_held(key(20, number))
+    assert len(world.loads) == 2
+
+
 def test_a_load_does_not_go_on_for_long_for_a_batch_that_does_not_come() -> None:
     world = World(replace(CONFIG, read_ahead_bytes=2 * SIZE))
     world.loader()

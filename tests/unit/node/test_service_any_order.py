@@ -72,11 +72,11 @@ class ServiceMachine(RuleBasedStateMachine):
     )
     def open(
         self,
-        parts: list,  # type: ignore[type-arg]
+        parts: list[Stretch],
         stage: int,
         plans: set[str],
         part: int,
-        following: list,  # type: ignore[type-arg]
+        following: list[Stretch],
     ) -> Reader:
         return self.world.reader(
             *parts,

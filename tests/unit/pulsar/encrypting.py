@@ -25,7 +25,7 @@ from sparkcache_pulsar.entries import read_entries
 from sparkcache_pulsar.faults import Faults
 from sparkcache_pulsar.testing import Codec, Entry, Message, bytes_field, varint_field
 
-from .test_golden import GOLDEN, PRIVATE_KEY
+from .golden import GOLDEN, PRIVATE_KEY
 from .topics import TOPIC, Row, store
 
 if TYPE_CHECKING:

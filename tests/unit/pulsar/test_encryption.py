@@ -34,7 +34,7 @@ from .encrypting import (
     of_chunk,
     read,
 )
-from .test_golden import PRIVATE_KEY
+from .golden import PRIVATE_KEY
 from .topics import expected_rows
 
 

@@ -38,7 +38,7 @@ from .encrypting import (
     stranger,
     write,
 )
-from .test_golden import PRIVATE_KEY
+from .golden import PRIVATE_KEY
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,7 +17,6 @@ from .topics import TOPIC, store
 GOOD = single(Message(b"good"))
 UUID = bytes_field(26, b"u")
 PLAIN = single(Message(b"x"), checksum=False).encode()
-SOUND = b"\0\0\0\x0a" + bytes_field(1, b"p") + b"\x10\x00\x18\x80\x80\x01"
 
 
 @pytest.mark.parametrize(

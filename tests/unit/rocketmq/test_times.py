@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import hypothesis.strategies as st
 import pytest
 from effort import tries
@@ -17,13 +19,11 @@ from .stores import TOPIC, Store, extents
 CONNECTOR = RocketMQConnector()
 
 
-def queue(store_times_ms: list[int], first_offset: int = 0, **how: object) -> Store:
+def queue(store_times_ms: list[int], first_offset: int = 0, **how: Any) -> Store:
     """Store a message for each time."""
     store = Store()
     writer = store.writer(first_offset=first_offset, max_segment_bytes=2000)
-    writer.append(
-        [Message(b"x", store_time_ms=time, **how) for time in store_times_ms]  # type: ignore[arg-type]
-    )
+    writer.append([Message(b"x", store_time_ms=time, **how) for time in store_times_ms])
     return store
 
 
