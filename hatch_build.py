@@ -29,9 +29,9 @@ class JarHook(BuildHookInterface[Any]):
 
     def finalize(
         self,
-        version: str,  # noqa: ARG002 - what hatchling passes
-        build_data: dict[str, Any],  # noqa: ARG002
-        artifact_path: str,  # noqa: ARG002
+        version: str,
+        build_data: dict[str, Any],
+        artifact_path: str,
     ) -> None:
         """Leave nothing behind."""
         if hasattr(self, "_directory"):

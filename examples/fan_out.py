@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 import shop
 from bucket import BUCKET, MIB, URL, offload, sent
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F
 from rich.console import Console
 from rich.table import Table
 from session import started_spark

@@ -7,7 +7,7 @@ import random
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F
 
 from sparkcache_pulsar.testing import Codec, Entry, Message, ledger_objects
 

@@ -10,9 +10,6 @@ Takes about a minute on two cores, most of it the start of Spark. It shows
   is fetched once, wherever each of them is;
 - that together the batches of a query have the rows of one batch read.
 
-With ledgers larger than a batch, the server sends more: the rest of a block in which a
-batch ends is asked for again.
-
 Everything runs on this machine: an S3 server, which counts what it sends, and Spark.
 The last line of the output is one JSON object.
 """
@@ -25,12 +22,12 @@ import os
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import shop
 from bucket import BUCKET, MIB, URL, offload, sent
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F
 
 import sparkcache
 from sparkcache.testing.s3_server import S3Server
@@ -52,7 +49,9 @@ def start(orders: DataFrame, name: str, directory: Path) -> StreamingQuery:
     )
 
 
-def run(server: S3Server, spark: SparkSession, mib: int, directory: Path) -> dict:  # type: ignore[type-arg]
+def run(
+    server: S3Server, spark: SparkSession, mib: int, directory: Path
+) -> dict[str, Any]:
     """Do it; return what was found."""
     topic_bytes, messages = offload(server, mib * MIB, range(1, 4))
     stream = (

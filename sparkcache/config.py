@@ -13,7 +13,7 @@ import re
 import textwrap
 from dataclasses import Field, dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from sparkcache.errors import ConfigError
 from sparkcache.units import (
@@ -37,6 +37,7 @@ ENGINES = ("runs", "ring")
 POLICIES = ("next-read", "expected-reads", "lru")
 
 Setting: TypeAlias = "bool | int | float | str | None"
+_S = TypeVar("_S", bound=Setting)
 _TYPES: dict[Any, tuple[type, ...]] = {  # by annotation
     "bool": (bool,),
     "int": (int,),
@@ -47,15 +48,15 @@ _TYPES: dict[Any, tuple[type, ...]] = {  # by annotation
 
 
 def _setting(
-    default: Setting,
+    default: _S,
     doc: str,
     *,
-    parse: Callable[[str], Setting],
-    show: Callable[[Any], str] = str,
+    parse: Callable[[str], _S],
+    show: Callable[[_S], str] = str,
     least: float | None = None,
     most: float | None = None,
     scan: bool = False,
-) -> Any:  # noqa: ANN401 - what a dataclass field is
+) -> _S:
     return field(
         default=default,
         metadata={
@@ -74,13 +75,15 @@ def _is_within(value: float, least: float | None, most: float | None) -> bool:
     return (least is None or value >= least) and (most is None or value <= most)
 
 
-def _bytes(default: int, doc: str, *, least: int = 0, scan: bool = False) -> Any:  # noqa: ANN401
+def _bytes(default: int, doc: str, *, least: int = 0, scan: bool = False) -> int:
     return _setting(
         default, doc, parse=parse_bytes, show=format_bytes, least=least, scan=scan
     )
 
 
-def _seconds(default: float, doc: str, *, least: float = 0, scan: bool = False) -> Any:  # noqa: ANN401
+def _seconds(
+    default: float, doc: str, *, least: float = 0, scan: bool = False
+) -> float:
     return _setting(
         default,
         doc,
@@ -92,7 +95,7 @@ def _seconds(default: float, doc: str, *, least: float = 0, scan: bool = False) 
     )
 
 
-def _bool(default: bool, doc: str, *, scan: bool = False) -> Any:  # noqa: ANN401
+def _bool(default: bool, doc: str, *, scan: bool = False) -> bool:
     return _setting(
         default,
         doc,
@@ -102,8 +105,8 @@ def _bool(default: bool, doc: str, *, scan: bool = False) -> Any:  # noqa: ANN40
     )
 
 
-def _text(doc: str, *, scan: bool) -> Any:  # noqa: ANN401
-    return _setting(None, doc, parse=str, show=lambda value: value or "", scan=scan)
+def _text(default: str | None, doc: str, *, scan: bool) -> str | None:
+    return _setting(default, doc, parse=str, show=lambda value: value or "", scan=scan)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,6 +219,7 @@ class CacheConfig:
         "planned, otherwise as it has read as much. 0: none.",
     )
     trace: str | None = _text(
+        None,
         "Directory in which each node records what it is asked for, for "
         "python -m sparkcache.simulate. Empty: nothing is recorded.",
         scan=False,
@@ -230,10 +234,10 @@ class CacheConfig:
         120, "How long a task waits for a run before it loads for itself.", scan=True
     )
     endpoint: str | None = _text(
-        "URL of the S3 server. Empty: as boto3 finds it.", scan=True
+        None, "URL of the S3 server. Empty: as boto3 finds it.", scan=True
     )
     region: str | None = _text(
-        "Region of the S3 server. Empty: as boto3 finds it.", scan=True
+        None, "Region of the S3 server. Empty: as boto3 finds it.", scan=True
     )
     path_style: bool = _bool(
         False, "Address buckets as endpoint/bucket, not bucket.endpoint.", scan=True

@@ -9,7 +9,7 @@ The way of the data:
     pin         options, storage     -> options that no later change alters
     catalog     options, storage     -> a Catalog: which topics there are
     snapshot    a topic              -> a Snapshot: its ledgers and their extents
-    changes     a mark               -> what a stream has not read, if ledgers tell not
+    changes     a mark               -> what a stream of a table has not read
     prune       extents, times       -> those that may have entries of these times
     runs        an extent            -> its runs, by arithmetic alone
     split       a stream of bytes    -> the raw bytes of one run after another
@@ -26,7 +26,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 from sparkcache.errors import ConfigError
 
@@ -178,7 +178,7 @@ class Selection:
 
 
 Mark: TypeAlias = "Mapping[str, int | str | bool]"
-"""How far a stream has come in a topic that has a change log; as JSON has it.
+"""How far a stream has come in a table; as JSON has it.
 
 The names `reached` and `since` it leaves to offsets, in which they stand beside it.
 """
@@ -199,7 +199,7 @@ class Change:
 
 
 class ChangeLog(Protocol):
-    """What was added to a topic, in order: its ledgers do not tell that themselves.
+    """What was added to a table, in order: its ledgers do not tell that themselves.
 
     Raises ConfigError, SourceError.
     """
@@ -259,7 +259,8 @@ class Resolver(Protocol):
 class Connector(Protocol):
     """A kind of topic. Instances hold nothing but constants.
 
-    Connectors derive from it, and say what is otherwise with them than here.
+    Connectors derive from it, and say what is otherwise with them than here. A stream
+    reads each ledger that comes, as far as positions say; see `TableConnector`.
     """
 
     name: str
@@ -329,17 +330,6 @@ class Connector(Protocol):
     def catalog(self, storage: Storage, options: Mapping[str, str]) -> Catalog:
         """Find out which topics there are. Raises ConfigError, SourceError."""
 
-    def change_log(
-        self, storage: Storage, topic: str, options: Mapping[str, str]
-    ) -> ChangeLog | None:
-        """Return what tells a stream what is new; None if ledgers tell that.
-
-        Without it a stream reads each ledger that comes, as far as positions say. With
-        it ledgers are read whole, and resolvers are shown no neighbours. Raises
-        ConfigError if the topic has no streams.
-        """
-        return None
-
     def prune(
         self,
         storage: Storage,
@@ -379,6 +369,23 @@ class Connector(Protocol):
 
         Options that leave `decoding` as it is, so that scans share runs whatever they
         say, come into their own here.
+        """
+
+
+@runtime_checkable
+class TableConnector(Connector, Protocol):
+    """A kind of topic whose ledgers do not tell what is new: its change log does.
+
+    A stream reads what that tells, each ledger as a whole, and shows resolvers no
+    neighbours.
+    """
+
+    def change_log(
+        self, storage: Storage, topic: str, options: Mapping[str, str]
+    ) -> ChangeLog:
+        """Return what tells a stream what is new.
+
+        Raises ConfigError if the topic has no streams.
         """
 
 

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import logging
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from sparkcache.errors import ConfigError
 from sparkcache.units import parse_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
+
+T = TypeVar("T")
 
 OPTION = "maxTimeSkew"
 
@@ -36,24 +38,24 @@ def skew_us(options: Mapping[str, str]) -> int:
 
 
 def prune(
-    count: int,
-    first_us: Callable[[int], int | None],
+    extents: Sequence[T],
+    first_us: Callable[[T], int | None],
     times_us: tuple[int | None, int | None],
     options: Mapping[str, str],
 ) -> range:
-    """Return which of `count` extents may have rows of these times.
+    """Return which of a topic's extents may have rows of these times.
 
     `first_us` returns the time of an extent's first row, None if it cannot be told. See
     `Connector.prune`.
     """
     skew = skew_us(options)
     start_us, end_us = times_us
-    begin, stop = 0, count
+    begin, stop = 0, len(extents)
     known: dict[int, int | None] = {}
 
     def time_of(index: int) -> int | None:
         if index not in known:
-            known[index] = first_us(index)
+            known[index] = first_us(extents[index])
         return known[index]
 
     def may_follow(index: int) -> bool:
@@ -75,7 +77,7 @@ def prune(
             OPTION,
             options.get(OPTION, _DEFAULT),
         )
-        return range(count)
+        return range(len(extents))
     return range(begin, stop)
 
 

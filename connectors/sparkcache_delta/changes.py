@@ -14,22 +14,19 @@ from typing import TYPE_CHECKING
 
 from sparkcache.connector import Change
 from sparkcache.errors import ConfigError, SourceError
-from sparkcache_delta import evolution, pinned
 from sparkcache_delta import options as asked
-from sparkcache_delta.commits import TRIMMED, read_commit
+from sparkcache_delta.commits import read_commit
 from sparkcache_delta.discovery import ledger_maps
-from sparkcache_delta.form import Form
-from sparkcache_delta.log import Log
 from sparkcache_delta.marks import TableMark
 from sparkcache_delta.names import place
+from sparkcache_delta.versions import Versions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    import pyarrow as pa
-
     from sparkcache.connector import Mark, Storage
     from sparkcache_delta.commits import Commit
+    from sparkcache_delta.log import Log
     from sparkcache_delta.table import DataFile
 
 
@@ -43,17 +40,15 @@ class TableChanges:
         self._topic = topic
         self._options = options
         self._place = place(storage.root, topic)
-        self._pinned = pinned.followed(options, self._place)
-        self._columns = Form.parse(pinned.decoding(options)).schema
+        self._versions = Versions(storage, self._place, options)
         self._reached: TableMark | None = None
-        self._newest: Log | None = None
 
     def __repr__(self) -> str:
-        return f"TableChanges({self._place}, columns of version {self._pinned})"
+        return f"TableChanges({self._versions!r})"
 
     def beginning(self) -> Mark:
         """Return where a stream begins; raises ConfigError."""
-        newest = self._find()
+        newest = self._versions.newest()
         version = self._starting_version(newest)
         if version is None:
             return TableMark(newest.table_id, newest.version, 0, True).written()
@@ -61,13 +56,13 @@ class TableChanges:
 
     def latest(self) -> Mark:
         """Return the mark behind the newest version."""
-        newest = self._find()
+        newest = self._versions.newest()
         return TableMark(newest.table_id, newest.version).behind().written()
 
     def changes(self, after: Mark, until: Mark | None = None) -> Sequence[Change]:
         """Return the files that were added between two marks, or after one."""
         begin = TableMark.parse(after)
-        newest = self._find()
+        newest = self._versions.newest()
         self._require_same_table(begin, newest)
         last = newest.version
         if until is not None:
@@ -76,7 +71,7 @@ class TableChanges:
         found = self._snapshot(begin) if begin.is_snapshot else []
         first = begin.behind() if begin.is_snapshot else begin
         found += self._added(first, last)
-        self._require_columns_at(begin, newest)
+        self._require_columns_at(begin, newest.version)
         self._reached = TableMark.parse(found[-1].after) if found else begin
         return found if until is None else self._cut(found, after, until)
 
@@ -96,35 +91,10 @@ class TableChanges:
             )
         return None if asked_version is None else int(asked_version)
 
-    def _find(self) -> Log:
-        """Return the log at its newest version: opened anew, if it is another one."""
-        if self._newest is None or self._newest.is_outdated():
-            self._newest = Log.at(self._storage, self._place)
-        return self._newest
-
-    def _at(self, version: int) -> Log:
-        if self._newest is not None and self._newest.version == version:
-            return self._newest
-        try:
-            return Log.at(self._storage, self._place, version)
-        except SourceError as error:
-            raise SourceError(
-                self._place,
-                expected=f"version {version}, with which a stream goes on",
-                found=f"{error.found}; {TRIMMED}",
-            ) from error
-
-    def _files_at(
-        self, version: int, names: Sequence[str] | None = None
-    ) -> list[DataFile]:
-        """Return files of a version, with its columns as the stream calls them."""
-        log = self._at(version)
-        return evolution.renamed(log.files(names), log.table().schema, self._columns)
-
     def _snapshot(self, begin: TableMark) -> list[Change]:
         """Return what is left of the files that a version had."""
         files = sorted(
-            self._files_at(begin.version),
+            self._versions.files(begin.version),
             key=lambda file: (file.modified_ms, file.uri),
         )
         return list(self._changes(begin, files))
@@ -136,7 +106,8 @@ class TableChanges:
             for version in range(begin.version, last + 1)
         ]
         for commit in commits:
-            self._require_columns(commit)
+            if commit.schema is not None:
+                self._versions.require_columns(commit.version, commit.schema)
         found: list[Change] = []
         mark = begin
         for commit, files in self._files(commits):
@@ -175,24 +146,11 @@ class TableChanges:
         names = [self._new(commit) for commit in commits]
         removed = frozenset[str]().union(*(commit.removed for commit in commits))
         kept = [name for of in names for name in of if name not in removed]
-        untouched = self._described(commits[-1].version, kept) if kept else {}
+        untouched = self._versions.described(commits[-1].version, kept) if kept else {}
         for commit, of in zip(commits, names, strict=True):
             gone = [name for name in of if name in removed]
-            touched = self._described(commit.version, gone) if gone else {}
+            touched = self._versions.described(commit.version, gone) if gone else {}
             yield commit, [untouched.get(name) or touched[name] for name in of]
-
-    def _described(self, version: int, names: Sequence[str]) -> dict[str, DataFile]:
-        """Return what a version says of files. Raises SourceError."""
-        log = self._at(version)
-        found = {file.uri: file for file in self._files_at(version, names)}
-        missing = [name for name in names if log.uri(name) not in found]
-        if missing:
-            raise SourceError(
-                self._place,
-                expected=f"{missing[0]} among the files of version {version}",
-                found=f"{len(found)} others",
-            )
-        return {name: found[log.uri(name)] for name in names}
 
     def _new(self, commit: Commit) -> Sequence[str]:
         """Return the names of files that a stream has to read; raises SourceError."""
@@ -222,32 +180,10 @@ class TableChanges:
                 "begin anew, with another checkpoint",
             )
 
-    def _require_columns_at(self, begin: TableMark, newest: Log) -> None:
+    def _require_columns_at(self, begin: TableMark, newest: int) -> None:
         """Look at the columns with which a stream goes on, if it did not itself."""
         if begin != self._reached:
-            version = min(begin.version, newest.version)
-            self._require(self._at(version).table().schema, version)
-
-    def _require_columns(self, commit: Commit) -> None:
-        if commit.schema is not None:
-            self._require(commit.schema, commit.version)
-
-    def _require(self, schema: pa.Schema, version: int) -> None:
-        """Raise SourceError if the columns of a version are none of the stream's."""
-        are_all = asked.columns(self._options) is None
-        if version > self._pinned:
-            names = evolution.changed(self._columns, schema, are_all=are_all)
-            way = "load the table again, and start the query with its checkpoint"
-        else:
-            names = evolution.lost(self._columns, schema, are_all=are_all)
-            way = f"begin with {asked.STARTING_VERSION} behind that"
-        if names:
-            raise SourceError(
-                self._place,
-                expected=f"the columns that version {self._pinned} has",
-                found=f"others in version {version}: {names}; {way}, or name the "
-                f"columns that are wanted with the option {asked.COLUMNS}",
-            )
+            self._versions.require_columns(min(begin.version, newest))
 
     def _cut(self, found: Sequence[Change], after: Mark, until: Mark) -> list[Change]:
         """Return the changes up to a mark; raises SourceError if it is none of them."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sparkcache.connector import Connector
+from sparkcache.connector import TableConnector
 from sparkcache_delta import extents, names, options, pinned, splitting
 from sparkcache_delta.decode import decode
 from sparkcache_delta.discovery import Catalog
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from sparkcache.model import Extent, Ledger, Position, Run
 
 
-class DeltaConnector(Connector):
+class DeltaConnector(TableConnector):
     """Delta tables, and folders of Parquet files, as topics."""
 
     name = "delta"

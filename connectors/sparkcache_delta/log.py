@@ -7,8 +7,7 @@ reads the log alone, and the files of deletion vectors.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
 import numpy as np
@@ -17,8 +16,9 @@ import pyarrow.compute as pc
 
 from sparkcache.errors import ConfigError, SourceError
 from sparkcache_delta import options as asked
-from sparkcache_delta.conforming import physical_name
-from sparkcache_delta.table import Bounds, DataFile, Table
+from sparkcache_delta.logged_files import data_files
+from sparkcache_delta.table import Table
+from sparkcache_delta.version_times import first_since, version_at
 
 try:
     from deltalake import DeltaTable
@@ -30,13 +30,13 @@ except ImportError as error:
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
+    from datetime import datetime
 
     from sparkcache.arrays import Bools
     from sparkcache.connector import Storage
+    from sparkcache_delta.table import DataFile
 
 _MAPPING_MODE = "delta.columnMapping.mode"
-_KEEPS_TIMES = "delta.enableInCommitTimestamps"
-_TIMES_SINCE = "delta.inCommitTimestampEnablementTimestamp"
 _VECTORS = "deletionVectors"
 _WIDENING = frozenset({"typeWidening", "typeWidening-preview"})
 _KNOWN_FEATURES = _WIDENING | {
@@ -47,12 +47,7 @@ _KNOWN_FEATURES = _WIDENING | {
     "vacuumProtocolCheck",
 }
 _OPTIONS = asked.VERSION, asked.TIMESTAMP, asked.STARTING_TIMESTAMP
-_CUT_OFF = timedelta(milliseconds=1)  # writers do not tell what is less than that
 _SCHEMES = {"s3a": "s3", "s3n": "s3"}
-
-
-class _TooEarlyError(ValueError):
-    """A time lies before all that a log tells of."""
 
 
 class Log:
@@ -86,7 +81,7 @@ class Log:
                     return None
                 raise
             if time is not None:
-                table.load_as_version(_version_at(table, time))
+                table.load_as_version(version_at(table, time))
         return cls(place, table)
 
     @classmethod
@@ -135,15 +130,7 @@ class Log:
         """
         options = {asked.STARTING_TIMESTAMP: time.isoformat()}
         with _translated(self._place, options):
-            kept = [int(commit["version"]) for commit in self._table.history()]
-            try:
-                before = _version_at(self._table, time - _CUT_OFF)
-            except _TooEarlyError:
-                return min(kept)
-            if isinstance(before, int):
-                return before + 1
-            self._table.load_as_version(before)
-            return self._table.version() + 1
+            return first_since(self._table, time)
 
     def table(self) -> Table:
         """Return version and columns. Raises ConfigError."""
@@ -163,19 +150,7 @@ class Log:
                 wanted = pa.array(names, pa.string())
                 actions = actions.filter(pc.is_in(actions["path"], wanted))
             deleted = self._deleted() if actions.num_rows else {}
-        partitions = _texts(actions)
-        return [
-            DataFile(
-                uri := self.uri(action["path"]),
-                action["modification_time"],
-                action["size_bytes"],
-                action["num_records"],
-                values,
-                _bounds(action, schema),
-                deleted.get(uri),
-            )
-            for action, values in zip(actions.to_pylist(), partitions, strict=True)
-        ]
+        return data_files(actions, schema, self.uri, deleted)
 
     def uri(self, path: str) -> str:
         """Return where a file lies; its name in the log is that of a URI."""
@@ -211,72 +186,6 @@ class Log:
                 f"{self._place}: table features {_VECTORS} and typeWidening are "
                 "supported, but not together; drop one of them from the table"
             )
-
-
-def _version_at(table: DeltaTable, time: datetime) -> int | datetime:
-    """Return which version was the newest at a time. Raises ValueError for no time.
-
-    delta-rs goes by the times of the log's files; what a table keeps of times itself
-    goes before that.
-    """
-    if time > datetime.now(UTC):
-        raise ValueError(f"{time} is yet to come")
-    time_ms = time.timestamp() * 1000
-    commits, given = table.history(), table.metadata().configuration
-    if min(commit["timestamp"] for commit in commits) > time_ms:
-        raise _TooEarlyError(f"{time} is before the first version that is kept")
-    if given.get(_KEEPS_TIMES) != "true" or time_ms < int(given.get(_TIMES_SINCE, 0)):
-        return time
-    return max(
-        int(commit["version"])
-        for commit in commits
-        if commit.get("inCommitTimestamp", time_ms + 1) <= time_ms
-    )
-
-
-def _texts(actions: pa.Table) -> list[dict[str, str | None]]:
-    """Return the partitions' values of each file as texts that Arrow reads again."""
-    if "partition" not in actions.column_names:
-        return [{} for _ in range(actions.num_rows)]
-    values = actions.column("partition").combine_chunks()
-    kind = values.type
-    texts = {
-        kind.field(at).name: _text(values.field(at)) for at in range(kind.num_fields)
-    }
-    return [
-        {name: column[row] for name, column in texts.items()}
-        for row in range(actions.num_rows)
-    ]
-
-
-def _text(values: pa.Array) -> list[str | None]:
-    if not pa.types.is_binary(values.type):
-        texts: list[str | None] = values.cast(pa.string()).to_pylist()
-        return texts
-    return [None if value is None else value.hex() for value in values.to_pylist()]
-
-
-def _bounds(action: Mapping[str, Any], schema: pa.Schema) -> dict[str, Bounds]:
-    """Return what a log says of columns, under the table's names."""
-    lows, highs = action.get("min") or {}, action.get("max") or {}
-    nulls = action.get("null_count") or {}
-    found = {}
-    for field in schema:
-        name = physical_name(field)
-        if name in nulls and not pa.types.is_nested(field.type):
-            high = highs.get(name)
-            if high is not None and pa.types.is_timestamp(field.type):
-                high = _later(high)
-            found[field.name] = Bounds(lows.get(name), high, nulls[name])
-    return found
-
-
-def _later(high: datetime) -> datetime | None:
-    """Return the time before which all lie; None if there is none to write it."""
-    try:
-        return high + _CUT_OFF
-    except OverflowError:
-        return None
 
 
 def _as_url(place: str) -> str:

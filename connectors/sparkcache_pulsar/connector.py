@@ -98,7 +98,9 @@ class PulsarConnector(Connector):
         options: Mapping[str, str],
     ) -> range:
         """Look at the first message of some extents."""
-        return times.prune(storage, extents, times_us, options)
+        return time_order.prune(
+            extents, lambda of: times.first_us(storage, *of), times_us, options
+        )
 
     def runs(self, extent: Extent, run_bytes: int) -> Sequence[Run]:
         """Cut an extent into runs of an equal number of entries, if it can be cut."""

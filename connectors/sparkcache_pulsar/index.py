@@ -70,17 +70,7 @@ def parse_index(uri: str, data: bytes) -> Index:
             found=f"{len(data)} bytes",
         )
     magic, _, data_bytes, header_bytes, blocks, metadata_bytes = _HEAD.unpack_from(data)
-    if magic != MAGIC:
-        raise SourceError(
-            uri, offset=0, expected=f"magic {MAGIC:#x}", found=f"{magic:#x}"
-        )
-    if header_bytes != HEADER_BYTES:
-        raise SourceError(
-            uri,
-            offset=16,
-            expected=f"block headers of {HEADER_BYTES} bytes",
-            found=f"{header_bytes}",
-        )
+    check_constants(uri, magic, header_bytes, expected=MAGIC)
     size = _HEAD.size + metadata_bytes + BLOCK.itemsize * blocks
     if blocks < 1 or metadata_bytes < 0 or size != len(data):
         raise SourceError(
@@ -94,6 +84,21 @@ def parse_index(uri: str, data: bytes) -> Index:
     at = len(data) - BLOCK.itemsize * blocks
     extents = _extents(uri, at, block_map, last_entry, data_bytes)
     return Index(managed_ledger, data_bytes, extents)
+
+
+def check_constants(uri: str, magic: int, header_bytes: int, *, expected: int) -> None:
+    """Raise SourceError unless an index has the magic expected, and usual headers."""
+    if magic != expected:
+        raise SourceError(
+            uri, offset=0, expected=f"magic {expected:#x}", found=f"{magic:#x}"
+        )
+    if header_bytes != HEADER_BYTES:
+        raise SourceError(
+            uri,
+            offset=16,
+            expected=f"block headers of {HEADER_BYTES} bytes",
+            found=f"{header_bytes}",
+        )
 
 
 def ledger_metadata(

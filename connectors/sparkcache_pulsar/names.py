@@ -103,10 +103,6 @@ class Key:
             return None
         return cls(int(match[2]), match[1], key.endswith(_INDEX_SUFFIX))
 
-    def of_data(self) -> Key:
-        """Return the key of the data object that belongs to it."""
-        return Key(self.ledger, self.uuid, is_index=False)
-
     def __str__(self) -> str:
         suffix = _INDEX_SUFFIX if self.is_index else ""
         return f"{self.uuid}-ledger-{self.ledger}{suffix}"

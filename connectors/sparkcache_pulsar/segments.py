@@ -35,7 +35,7 @@ import numpy as np
 from sparkcache.errors import SourceError
 from sparkcache.model import Extent
 from sparkcache_pulsar.frames import FRAME_HEADER_BYTES, HEADER_BYTES
-from sparkcache_pulsar.index import BLOCK
+from sparkcache_pulsar.index import BLOCK, check_constants
 from sparkcache_pulsar.protobuf import SLACK_BYTES, Kind, parse
 
 if TYPE_CHECKING:
@@ -98,17 +98,7 @@ def parse_segment(uri: str, data: bytes) -> Segment:
             found=f"{len(data)} bytes",
         )
     magic, _, data_bytes, header_bytes = _HEAD.unpack_from(data)
-    if magic != MAGIC:
-        raise SourceError(
-            uri, offset=0, expected=f"magic {MAGIC:#x}", found=f"{magic:#x}"
-        )
-    if header_bytes != HEADER_BYTES:
-        raise SourceError(
-            uri,
-            offset=16,
-            expected=f"block headers of {HEADER_BYTES} bytes",
-            found=f"{header_bytes}",
-        )
+    check_constants(uri, magic, header_bytes, expected=MAGIC)
     blocks, infos = _read_ledgers(uri, data)
     return Segment(data_bytes, _pieces(uri, sorted(blocks), infos, data_bytes))
 

@@ -1,4 +1,4 @@
-"""Which blocks may have messages of a time, found by looking at a few of them.
+"""The time of a block's first message, by which blocks of a time are found.
 
 The time that is meant is the producer's, so it does not always grow from one message to
 the next: clocks differ, and what waited for its broker, or for another cluster's, comes
@@ -12,36 +12,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sparkcache import time_order
 from sparkcache_pulsar.entries import publish_time
 from sparkcache_pulsar.forms import form_of
 from sparkcache_pulsar.frames import HEADER_BYTES, Walk
 from sparkcache_pulsar.sequencefile import Layout
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from sparkcache.connector import Storage
     from sparkcache.model import Extent, Ledger
 
 _PROBE_BYTES = 1 << 16, 1 << 20, 8 << 20  # an entry of 5 MiB is in the last
 
 
-def prune(
-    storage: Storage,
-    extents: Sequence[tuple[Ledger, Extent]],
-    times_us: tuple[int | None, int | None],
-    options: Mapping[str, str],
-) -> range:
-    """Return which extents may have messages of these times; see `Connector.prune`."""
-
-    def first_us(index: int) -> int | None:
-        return _first_us(storage, *extents[index])
-
-    return time_order.prune(len(extents), first_us, times_us, options)
-
-
-def _first_us(storage: Storage, ledger: Ledger, extent: Extent) -> int | None:
+def first_us(storage: Storage, ledger: Ledger, extent: Extent) -> int | None:
     """Return the time of a block's first message; None if it cannot be told."""
     if Layout.parse(form_of(ledger)) is not None:
         return None

@@ -90,7 +90,9 @@ class RocketMQConnector(Connector):
         options: Mapping[str, str],
     ) -> range:
         """Look at the first message of some extents."""
-        return times.prune(storage, extents, times_us, options)
+        return time_order.prune(
+            extents, lambda of: times.first_us(storage, *of), times_us, options
+        )
 
     def runs(self, extent: Extent, run_bytes: int) -> Sequence[Run]:
         """Cut an extent at queue offsets that are multiples of a power of two."""

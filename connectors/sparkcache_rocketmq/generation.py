@@ -7,20 +7,12 @@ how to decode records, in `Ledger.decoding`.
 
 from __future__ import annotations
 
-import re
 from hashlib import blake2b
 
 _MARK_BYTES = 88  # the shortest record has more: what is appended changes none of them
-_LINE = re.compile(r"generation [0-9a-f]{16}\n")
 
 
 def with_generation(beginning: bytes, decoding: str) -> str:
     """Return what `Ledger.decoding` is, of an object that begins so."""
     mark = blake2b(beginning[:_MARK_BYTES], digest_size=8).hexdigest()
     return f"generation {mark}\n{decoding}"
-
-
-def without_generation(decoding: str) -> str:
-    """Return what says how to decode records, of whatever object."""
-    match = _LINE.match(decoding)
-    return decoding[match.end() :] if match else decoding

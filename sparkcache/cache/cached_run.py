@@ -80,3 +80,9 @@ class CachedRun(Generic[V]):
             f"<{self.key}: {self.size_bytes} bytes {self.place.name.lower()}, "
             f"{self.expected_reads} reads expected, {self.pins} pins>"
         )
+
+
+def require_reads(expected_reads: int) -> None:
+    """Raise ValueError for what is no number of reads to come."""
+    if expected_reads < 0:
+        raise ValueError(f"expected_reads is {expected_reads}: use 0 or more")

@@ -21,7 +21,7 @@ V = TypeVar("V")
 
 
 class Engine(Protocol[V]):
-    """Runs by key, within a limit of bytes."""
+    """Runs by key, within a limit of bytes. Engines derive from it."""
 
     counters: Counters
     holdings: Holdings
@@ -35,6 +35,7 @@ class Engine(Protocol[V]):
     @property
     def segments(self) -> Collection[int]:
         """Numbers of the segments whose memory is in use; none where there are none."""
+        return ()
 
     @property
     def held_bytes(self) -> int:
@@ -43,10 +44,12 @@ class Engine(Protocol[V]):
     @property
     def is_idle(self) -> bool:
         """Whether nothing is kept, or going to be, or mapped by a reader."""
+        return not self.holdings.held.runs
 
     @property
     def kept_bytes(self) -> int:
         """What look-ups can find."""
+        return self.holdings.kept.bytes
 
     def get(self, key: RunKey, now_s: float) -> CachedRun[V] | None:
         """Look up a run to read it, which counts as an access."""

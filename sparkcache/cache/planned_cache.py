@@ -50,11 +50,14 @@ class PlannedCache(Generic[V]):
     def __repr__(self) -> str:
         return f"<{self.runs!r}, {self._forecast!r}>"
 
-    def begin(self, plans: Iterable[Plan], now_s: float) -> list[Plan]:
+    def begin(
+        self, plans: Iterable[Plan], now_s: float, *, late: bool = False
+    ) -> list[Plan]:
         """Take up plans; return those that were neither known nor over already.
 
         A stream that is known moves on. With a new run of its query, the one before it
-        is over, whether or not anybody has said so.
+        is over, whether or not anybody has said so. Where a task comes late, the run
+        that it tells of is the one before.
         """
         begun = []
         for plan in plans:
@@ -62,10 +65,15 @@ class PlannedCache(Generic[V]):
             if before is not None:
                 both = before.consumers + plan.consumers
                 self._recount(replace(plan, consumers=both), now_s)
+            elif late and self._forecast.other_runs(plan):
+                continue
             elif self._forecast.begin(plan):
                 begun.append(plan)
                 self._recount(plan, now_s)
-                self.end(self._forecast.runs_before(plan), now_s)
+                over = self._forecast.other_runs(plan)
+                if plan.is_stream:
+                    over += self._forecast.awaited(plan)
+                self.end(over, now_s)
         return begun
 
     def reach(
@@ -197,7 +205,7 @@ class PlannedCache(Generic[V]):
     def _recount(self, plan: Plan, now_s: float) -> list[RunKey]:
         """Count the reads to come anew of what a plan reads; return what has none."""
         called_off = []
-        topics = dict.fromkeys(consumer.topic for consumer in plan.consumers)
+        topics = plan.topics
         reads = Consumers(plan.consumers).reads
         for key in filter(reads, self.runs.keys_of(topics)):
             expected = self._forecast.expected(key)

@@ -16,11 +16,12 @@ that is here already costs nothing; it is known how much of each topic is here.
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from sparkcache.cache.cached_run import CachedRun, Place
+from sparkcache.cache.cached_run import CachedRun, Place, require_reads
 from sparkcache.cache.copied_segments import CopiedSegments
 from sparkcache.cache.counters import Counters
+from sparkcache.cache.engine import Engine
 from sparkcache.cache.holdings import Holdings
 from sparkcache.cache.listed_segments import ListedSegments
 
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 V = TypeVar("V")
 
 
-class RingCache(Generic[V]):
+class RingCache(Engine[V]):
     """Runs by key, in segments that are given up one after the other.
 
     Args:
@@ -82,16 +83,6 @@ class RingCache(Generic[V]):
     def held_bytes(self) -> int:
         """What counts towards the limit."""
         return self._segments.held_bytes
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether nothing is kept, reserved or lent."""
-        return not self.holdings.held.runs
-
-    @property
-    def kept_bytes(self) -> int:
-        """What look-ups can find."""
-        return self.holdings.kept.bytes
 
     def get(self, key: RunKey, now_s: float) -> CachedRun[V] | None:
         """Look up a run to read it, which counts as an access."""
@@ -158,8 +149,7 @@ class RingCache(Generic[V]):
         None if the run is here already. That one stays where it is, its life begins
         anew, the reservation is given back, and `value` is the caller's to free.
         """
-        if expected_reads < 0:
-            raise ValueError(f"expected_reads is {expected_reads}: use 0 or more")
+        require_reads(expected_reads)
         old = self._runs.get(key)
         if old is not None:
             self.unreserve(slot)
@@ -210,8 +200,7 @@ class RingCache(Generic[V]):
 
     def set_expected(self, key: RunKey, expected_reads: int, now_s: float) -> bool:
         """Say anew how many reads are to come; returns whether the run is held."""
-        if expected_reads < 0:
-            raise ValueError(f"expected_reads is {expected_reads}: use 0 or more")
+        require_reads(expected_reads)
         run = self.peek(key, now_s)
         if run is None:
             return False

@@ -27,10 +27,11 @@ into short ones.
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from sparkcache.cache.cached_run import CachedRun, Place
+from sparkcache.cache.cached_run import CachedRun, Place, require_reads
 from sparkcache.cache.counters import Counters
+from sparkcache.cache.engine import Engine
 from sparkcache.cache.expiry import Expiry
 from sparkcache.cache.holdings import Holdings
 from sparkcache.cache.removal_order import RemovalOrder
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 V = TypeVar("V")
 
 
-class RunCache(Generic[V]):
+class RunCache(Engine[V]):
     """Runs by key, within a limit of bytes and of runs.
 
     Args:
@@ -95,24 +96,9 @@ class RunCache(Generic[V]):
         return self._settings
 
     @property
-    def segments(self) -> Collection[int]:
-        """Numbers of its segments: it has none."""
-        return ()
-
-    @property
     def held_bytes(self) -> int:
         """What counts towards the limit: kept, reserved and lent."""
         return self.holdings.held.bytes
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether nothing is kept, reserved or lent."""
-        return not self.holdings.held.runs
-
-    @property
-    def kept_bytes(self) -> int:
-        """What look-ups can find."""
-        return self.holdings.kept.bytes
 
     def get(self, key: RunKey, now_s: float) -> CachedRun[V] | None:
         """Look up a run to read it, which counts as an access."""
@@ -198,7 +184,7 @@ class RunCache(Generic[V]):
         if its time was over: a key names bytes that never change. The reservation is
         given back then, and `value` is the caller's to free.
         """
-        _require_reads(expected_reads)
+        require_reads(expected_reads)
         old = self._runs.get(key)
         if old is not None:
             self.holdings.unreserve(slot.size_bytes)
@@ -258,7 +244,7 @@ class RunCache(Generic[V]):
 
         The first to be expected, and the last to be called off, begin its time anew.
         """
-        _require_reads(expected_reads)
+        require_reads(expected_reads)
         run = self.peek(key, now_s)
         if run is None:
             return False
@@ -462,8 +448,3 @@ class RunCache(Generic[V]):
 
     def _count_given_up(self, removed: list[CachedRun[V]]) -> None:
         self.counters.given_up += sum(run.expected_reads > 0 for run in removed)
-
-
-def _require_reads(expected_reads: int) -> None:
-    if expected_reads < 0:
-        raise ValueError(f"expected_reads is {expected_reads}: use 0 or more")

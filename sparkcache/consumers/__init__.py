@@ -7,10 +7,11 @@ from sparkcache.consumers.axis import Located
 from sparkcache.consumers.cursor import Reading
 from sparkcache.consumers.expected_reads import ExpectedReads
 from sparkcache.consumers.forecast import Forecast
-from sparkcache.consumers.plan import Consumer, Consumers, Plan
+from sparkcache.consumers.plan import NOT_BEGUN, Consumer, Consumers, Plan
 from sparkcache.consumers.reader import Reader
 
 __all__ = [
+    "NOT_BEGUN",
     "Consumer",
     "Consumers",
     "ExpectedReads",

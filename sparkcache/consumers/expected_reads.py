@@ -126,10 +126,16 @@ class ExpectedReads:
             if progress.plan.is_stream and progress.plan.is_named((query,))
         ]
 
-    def runs_before(self, plan: Plan) -> list[str]:
-        """Return earlier runs of a stream's query that nobody has ended yet."""
+    def other_runs(self, plan: Plan) -> list[str]:
+        """Return the other runs of a stream's query that nobody has ended yet."""
         active = (progress.plan for progress in self._active.values())
-        return [other.run for other in active if plan.follows(other)]
+        return [other.run for other in active if plan.is_another_run(other)]
+
+    def awaited(self, stream: Plan) -> list[str]:
+        """Return plans that stood for a stream until now, of each topic one at most."""
+        coming = (it.plan for it in self._active.values() if not it.plan.is_read_for)
+        found = {topic: plan.id for plan in coming for topic in plan.topics}
+        return [found[topic] for topic in stream.topics if topic in found]
 
     def is_stream(self, plan_id: str) -> bool:
         """Tell whether a plan is that of a stream that is under way."""

@@ -94,7 +94,7 @@ class Forecast:
         if not self._expected.begin(plan):
             return False
         if plan.is_stream:
-            topics = {consumer.topic for consumer in plan.consumers}
+            topics = plan.topics
             for gone in list(self._gone.values()):
                 if any(consumer.topic in topics for consumer in gone.consumers):
                     self.forget(gone.id)
@@ -124,14 +124,18 @@ class Forecast:
         """Return the plans of the streams that a query reads."""
         return self._expected.streams(query)
 
-    def runs_before(self, plan: Plan) -> list[str]:
-        """Return earlier runs of a stream's query that nobody has ended yet."""
-        return self._expected.runs_before(plan)
+    def other_runs(self, plan: Plan) -> list[str]:
+        """Return the other runs of a stream's query that nobody has ended yet."""
+        return self._expected.other_runs(plan)
+
+    def awaited(self, stream: Plan) -> list[str]:
+        """Return plans that stood for a stream until now, of each topic one at most."""
+        return self._expected.awaited(stream)
 
     def end(self, ids: Iterable[str]) -> list[Plan]:
         """Forget plans, for good: tasks that come late do not bring them back."""
         ended = self._expected.end(ids)
-        topics = {consumer.topic for plan in ended for consumer in plan.consumers}
+        topics = {topic for plan in ended for topic in plan.topics}
         for name in topics:
             for plan in ended:
                 self._topics[name].waiting.pop(plan.id, None)
@@ -161,7 +165,7 @@ class Forecast:
         """Foresee a stream no longer that has ended."""
         gone = self._gone.pop(plan_id, None)
         if gone is not None:
-            for name in {consumer.topic for consumer in gone.consumers}:
+            for name in gone.topics:
                 self._topics[name].waiting.pop(plan_id, None)
                 self._tidy(name)
         return gone

@@ -51,6 +51,9 @@ class Consumer:
         return self if begins_there else replace(self, start=reached)
 
 
+NOT_BEGUN = -1
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """The consumers that were planned together, or what a stream has still to read.
@@ -60,13 +63,19 @@ class Plan:
             with which it ends; its query, of which one run follows another; itself.
         consumers: The scans; of a stream, what it has not read, to no end.
         batch: Grows by two at least with each batch of a stream, from above 0; 0 if it
-            is no stream. What a later one says holds.
+            is no stream. What a later one says holds. `NOT_BEGUN` if it stands for a
+            stream that has none yet, whose own takes its place.
 
     """
 
     id: str
     consumers: tuple[Consumer, ...]
     batch: int = 0
+
+    @property
+    def is_read_for(self) -> bool:
+        """Whether tasks read for it that know of it: not for a stream to come."""
+        return self.batch != NOT_BEGUN
 
     @property
     def is_stream(self) -> bool:
@@ -78,10 +87,19 @@ class Plan:
         """The run of the query that reads a stream."""
         return self.id.partition("/")[0]
 
-    def follows(self, other: Plan) -> bool:
+    def is_another_run(self, other: Plan) -> bool:
         """Tell whether both are streams', of two runs of one query."""
         mine, its = self.id.split("/")[1:-1], other.id.split("/")[1:-1]
         return any(mine) and mine == its and self.run != other.run
+
+    @property
+    def topics(self) -> dict[str, None]:
+        """The topics that its consumers read, each once."""
+        return dict.fromkeys(consumer.topic for consumer in self.consumers)
+
+    def reads(self, key: RunKey) -> bool:
+        """Tell whether any of its consumers will read any entry of a run."""
+        return any(consumer.reads(key) for consumer in self.consumers)
 
     def is_named(self, ids: Container[str]) -> bool:
         """Tell whether any of these ids means it."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sparkcache.config import CacheConfig
-from sparkcache.model import Extent, Ledger, Run, RunKey
+from sparkcache.model import Extent, Ledger, Position, Run, RunKey
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,6 +40,18 @@ class Stretch:
     def key(self, index: int) -> RunKey:
         """Return the key of a run, by its index in `runs`."""
         return RunKey(self.ledger, self.runs[index])
+
+    def behind(self, end: Position) -> Stretch | None:
+        """Return what of the extent a scan leaves that ends within it; None if nothing.
+
+        What lies before that end and is not wanted here, others of the scan read.
+        """
+        stop = self.stop
+        if self.ledger.id != end.ledger or stop == len(self.runs):
+            return None
+        if self.runs[stop].first < end.entry:
+            return None
+        return replace(self, start=stop, stop=len(self.runs))
 
     def stored_bytes(self, index: int) -> int:
         """Return a run's share of the extent; of all its runs, that is the extent."""

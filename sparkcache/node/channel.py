@@ -43,7 +43,7 @@ class BrokenChannelError(CacheUnavailable):
 class Frames(Generic[T]):
     """Cuts what arrives into messages. Owns descriptors until they are handed out."""
 
-    def __init__(self, types: Any) -> None:  # noqa: ANN401 - a union of types
+    def __init__(self, types: object) -> None:
         self._decoder: msgspec.msgpack.Decoder[T] = msgspec.msgpack.Decoder(types)
         self._data = bytearray()
         self._descriptors: deque[int] = deque()
@@ -85,7 +85,7 @@ class Frames(Generic[T]):
 class Channel(Generic[T]):
     """The blocking side of a connection: a task, or a loader."""
 
-    def __init__(self, sock: socket.socket, types: Any) -> None:  # noqa: ANN401
+    def __init__(self, sock: socket.socket, types: object) -> None:
         self._socket = sock
         self._frames = Frames[T](types)
         self._waiting: deque[tuple[T, int | None]] = deque()
@@ -141,7 +141,7 @@ class AsyncChannel(Generic[T]):
         self,
         loop: AbstractEventLoop,
         sock: socket.socket,
-        types: Any,  # noqa: ANN401
+        types: object,
         *,
         on_message: Callable[[T, int | None], None],
         on_close: Callable[[], None],

@@ -56,8 +56,10 @@ class PlanProgress:
         return f"PlanProgress({len(self._plans)} plans)"
 
     def begin(self, plans: Iterable[Plan]) -> None:
-        """Plans begin that were not known."""
-        for plan in plans:
+        """Plans begin that were not known; other runs of their queries are over."""
+        for plan in (plan for plan in plans if plan.is_read_for):
+            known = [progress.plan for progress in self._plans.values()]
+            self.end(other.run for other in known if plan.is_another_run(other))
             self._plans[plan.id] = _Progress(plan)
         while len(self._plans) > _MOST_PLANS:
             over = (id_ for id_, known in self._plans.items() if known.is_over)

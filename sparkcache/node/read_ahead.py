@@ -6,16 +6,21 @@ end, the first runs of the next partition follow that nobody has begun: a task b
 along what comes after it, since Spark begins the partitions of a scan in order. If
 those are begun elsewhere, that is not tried again.
 
-Who is going to read a partition is a `Task` as well, one that has no peer yet.
+Where a batch of a stream ends within an extent, the load that brought its end has asked
+for the rest as well. So it goes on for the next batch, as far ahead, if that does not
+keep it waiting for long.
+
+Who is going to read a partition, or such a rest, is a `Task` as well, one that has no
+peer yet.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from sparkcache.fetch.depth import ONE_RUN, Depth, Openings
 from sparkcache.fetch.stretch import Scan
+from sparkcache.node.open_scan import PATIENCE_S, Follower, OpenScan
 from sparkcache.node.task import Task
 
 if TYPE_CHECKING:
@@ -23,17 +28,17 @@ if TYPE_CHECKING:
 
     from sparkcache.cache import CachedRun
     from sparkcache.config import CacheConfig
+    from sparkcache.consumers import Consumer, Plan
     from sparkcache.model import RunKey
     from sparkcache.node.loads import Loads
     from sparkcache.node.messages import Open
     from sparkcache.node.task import Span
 
     ScanId: TypeAlias = tuple[int, str, str]  # stage, plan of partitions, topic
+    RestId: TypeAlias = tuple[str, Consumer]  # a stream's plan, what a batch reads
 
 _SHARE = 4  # of the byte limit, all tasks together may be read ahead of
 _MOST_RUNS = 64
-_MOST_MISSED = 2
-_PATIENCE_S = 2.0  # between the end of a task and the next one of its scan
 
 
 class Held(Protocol):
@@ -46,83 +51,12 @@ class Held(Protocol):
         """Note that nobody is coming to a run that was loaded ahead."""
 
 
-@dataclass(eq=False, slots=True)
-class _Follower:
-    """Who is going to read a partition that was not begun.
+class _Rest(NamedTuple):
+    """What the batch after a stream's begins with, and the scan that ends before it."""
 
-    Attributes:
-        task: The reader to come.
-        owner: The task after whose partition it is loaded for, once it is.
-        passed_s: When a later partition was begun, if one was.
-
-    """
-
+    scan: OpenScan
     task: Task
-    owner: Task | None = None
-    passed_s: float | None = None
-
-
-@dataclass(eq=False, slots=True)
-class _Scan:
-    """What is known of a scan.
-
-    Attributes:
-        depth: How far ahead of it is loaded.
-        frontier: The last of its partitions that was begun.
-        tasks: Its tasks that are open.
-        coming: Partitions that were not begun.
-        missed: How many of them were loaded for and begun elsewhere, since one was not.
-        idle_since_s: When its last task ended, unless one is open.
-
-    """
-
-    depth: Depth
-    frontier: int = -1
-    tasks: set[Task] = field(default_factory=set)
-    coming: dict[int, _Follower] = field(default_factory=dict)
-    missed: int = 0
-    idle_since_s: float = 0.0
-
-    def begin(self, task: Task, part: int, now_s: float) -> None:
-        """Note that a partition was begun: those before it are, too, or never."""
-        self.tasks.add(task)
-        self.frontier = max(self.frontier, part)
-        begun = self.coming.pop(part, None)
-        if begun is not None and begun.owner is not None:
-            self.missed = 0
-        for at, follower in list(self.coming.items()):
-            if at < part and follower.owner is None:
-                del self.coming[at]
-            elif at < part and follower.passed_s is None:
-                follower.passed_s = now_s
-
-    def follower(self, task: Task) -> Task | None:
-        """Return who comes after a task's partition, each after one task."""
-        owned = (it for it in self.coming.values() if it.owner is task)
-        follower = next(owned, None)
-        if follower is None and self.missed < _MOST_MISSED:
-            free = [at for at, it in self.coming.items() if it.owner is None]
-            if free:
-                follower = self.coming[min(free)]
-                follower.owner = task
-        return None if follower is None else follower.task
-
-    def followers(self) -> Iterator[Task]:
-        """Yield those that runs are loaded for."""
-        for follower in self.coming.values():
-            if follower.owner is not None:
-                yield follower.task
-
-    def overdue(self, now_s: float) -> list[Task]:
-        """Forget those passed for long; return for whom was loaded in vain."""
-        passed = [
-            at
-            for at, follower in self.coming.items()
-            if follower.passed_s is not None
-            and now_s - follower.passed_s >= _PATIENCE_S
-        ]
-        self.missed += len(passed)
-        return [self.coming.pop(at).task for at in passed]
+    batch: int
 
 
 class ReadAhead:
@@ -131,8 +65,9 @@ class ReadAhead:
     def __init__(self, held: Held, loads: Loads) -> None:
         self._held = held
         self._loads = loads
-        self._scans: dict[ScanId, _Scan] = {}
-        self._scan_of: dict[Task, _Scan] = {}
+        self._scans: dict[ScanId, OpenScan] = {}
+        self._scan_of: dict[Task, OpenScan] = {}
+        self._rests: dict[RestId, _Rest] = {}
         self._unread: dict[RunKey, Depth] = {}
         self._openings = Openings()
 
@@ -148,7 +83,10 @@ class ReadAhead:
             if part > scan.frontier and part not in scan.coming and stretch.is_valid():
                 follower = Task(task.peer)
                 follower.begin(Scan(message.scan.root, message.scan.config, (stretch,)))
-                scan.coming[part] = _Follower(follower)
+                scan.coming[part] = Follower(follower)
+        for plan in message.plans:
+            if plan.is_stream:
+                self._go_on(scan, task, message, plan)
 
     def close(self, task: Task, now_s: float) -> None:
         """A task is gone. What was loaded for it alone is no better than any other."""
@@ -165,9 +103,10 @@ class ReadAhead:
         """Time has passed: forget the scans that no task was at for long."""
         for scan_id, scan in list(self._scans.items()):
             gone = scan.overdue(now_s)
-            if not scan.tasks and now_s - scan.idle_since_s >= _PATIENCE_S:
+            if not scan.tasks and now_s - scan.idle_since_s >= PATIENCE_S:
                 del self._scans[scan_id]
                 gone += scan.followers()
+                self._forget_rests(scan)
             for task in gone:
                 self._abandon(task)
 
@@ -228,6 +167,7 @@ class ReadAhead:
                 assert (part < scan.frontier) == (follower.passed_s is not None)
                 assert follower.passed_s is None or follower.owner is not None
             assert all(self._scan_of[task] is scan for task in scan.tasks)
+        assert all(rest.scan in self._scans.values() for rest in self._rests.values())
         for key in self._unread:
             run = self._held.peek(key)
             assert run is None or run.unread
@@ -259,20 +199,22 @@ class ReadAhead:
             most_bytes -= 0 if run is None else run.size_bytes
         return False
 
-    def _most_bytes(self, scan: _Scan, size_bytes: int, config: CacheConfig) -> int:
+    def _most_bytes(self, scan: OpenScan, size_bytes: int, config: CacheConfig) -> int:
         """Return how many bytes less than may lie between a task and such a run."""
         share = config.max_bytes // (_SHARE * max(len(self._scan_of), 1))
         limit_bytes = min(config.read_ahead_bytes, share)
         return min(scan.depth.bytes, limit_bytes - size_bytes + 1)
 
-    def _readers(self) -> Iterator[tuple[_Scan, Task]]:
+    def _readers(self) -> Iterator[tuple[OpenScan, Task]]:
         for task, scan in self._scan_of.items():
             yield scan, task
         for scan in self._scans.values():
             for task in scan.followers():
                 yield scan, task
+        for rest in self._rests.values():
+            yield rest.scan, rest.task
 
-    def _scan(self, message: Open) -> _Scan:
+    def _scan(self, message: Open) -> OpenScan:
         reader = message.reader
         scan_id = (reader.token.stage, reader.scan, reader.consumer.topic)
         if scan_id not in self._scans:
@@ -280,12 +222,33 @@ class ReadAhead:
                 plan.is_stream or reader.consumer in plan.consumers
                 for plan in message.plans
             )
-            self._scans[scan_id] = _Scan(
+            self._scans[scan_id] = OpenScan(
                 Depth(message.settings.read_ahead_bytes)
                 if is_planned
                 else Depth(ONE_RUN, self._openings)
             )
         return self._scans[scan_id]
+
+    def _go_on(self, scan: OpenScan, task: Task, message: Open, plan: Plan) -> None:
+        """Note what the batch that comes after a stream's begins with.
+
+        What was noted for this one, when it was to come, its own tasks read now.
+        """
+        consumer, last = message.reader.consumer, message.scan.stretches[-1]
+        for (stream, before), rest in list(self._rests.items()):
+            is_earlier = stream == plan.id and rest.batch < plan.batch
+            if is_earlier and before.topic == consumer.topic:
+                del self._rests[stream, before]
+        left = None if consumer.end is None else last.behind(consumer.end)
+        if left is not None and plan.reads(left.key(left.start)):
+            coming = Task(task.peer)
+            coming.begin(Scan(message.scan.root, message.scan.config, (left,)))
+            self._rests[plan.id, consumer] = _Rest(scan, coming, plan.batch)
+
+    def _forget_rests(self, scan: OpenScan) -> None:
+        for rest_id, rest in list(self._rests.items()):
+            if rest.scan is scan:
+                del self._rests[rest_id]
 
     def _abandon(self, task: Task) -> None:
         """What was loaded for a task that nobody else comes to may go first."""

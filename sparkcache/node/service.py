@@ -117,16 +117,17 @@ class Service:
             _log.warning("a task asked for runs that there are not")
             task.peer.close()
             return
-        if message.epoch >= self._epoch:
+        late = message.epoch < self._epoch
+        if not late:
             self._epoch = message.epoch
             self.configure(message.settings)
-        begun = self._store.planned.begin(message.plans, self._now())
+        begun = self._store.planned.begin(message.plans, self._now(), late=late)
         self._recorder.begin(begun)
         self._counts.progress.begin(begun)
         self._move(message.plans)
         task.begin(message.scan)
         if message.scan.stretches:
-            plan_ids = tuple(plan.id for plan in message.plans)
+            plan_ids = tuple(plan.id for plan in message.plans if plan.is_read_for)
             task.reading = self._reading(message.reader, plan_ids, message.scan)
             self._counts.progress.open(task.reading, message.reader)
             self._ahead.open(task, message, self._now())

@@ -17,6 +17,8 @@ from sparkcache.errors import ConfigError
 from sparkcache.source.executors import node_statuses
 
 if TYPE_CHECKING:
+    from py4j.java_gateway import JavaObject
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 _PLOTTED = (
@@ -56,7 +58,7 @@ def attach_ui(spark: SparkSession, every_s: float = 2.0) -> AttachedTab:
 class AttachedTab:
     """A tab that this process keeps up to date, until the session ends."""
 
-    def __init__(self, spark: SparkSession, tab: Any, every_s: float) -> None:  # noqa: ANN401 - Java's
+    def __init__(self, spark: SparkSession, tab: JavaObject, every_s: float) -> None:
         self._spark = spark
         self._tab = tab
         self._every_s = every_s
@@ -105,9 +107,10 @@ def _executor(directory: str) -> str:
     return Path(directory).parent.name[:17]
 
 
-def _compiled(context: Any, java_ui: Any) -> Any:  # noqa: ANN401 - Java's
+def _compiled(context: SparkContext, java_ui: JavaObject) -> JavaObject:
     """Return the tab, which is attached then."""
-    jvm = context._jvm
+    jvm: Any = context._jvm
+    gateway: Any = context._gateway
     directory = Path(ui.__file__).parent
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     compiler = jvm.org.codehaus.janino.SimpleCompiler()
@@ -116,7 +119,7 @@ def _compiled(context: Any, java_ui: Any) -> Any:  # noqa: ANN401 - Java's
     found = compiler.getClassLoader().loadClass(
         "org.apache.spark.sparkcache.SparkCacheTab"
     )
-    arguments = context._gateway.new_array(jvm.java.lang.Object, 2)
+    arguments = gateway.new_array(jvm.java.lang.Object, 2)
     arguments[0] = java_ui
     tab = found.getConstructors()[0].newInstance(arguments)
     tab.setPage((directory / "page.html").read_text("utf-8"))

@@ -1,27 +1,38 @@
-"""What a batch of a stream is made of, and how large Spark wants it."""
+"""What a batch of a stream is made of, how large Spark wants it, and what reads it."""
 
 from __future__ import annotations
 
 import zlib
+from dataclasses import dataclass
+from functools import cached_property
 from math import inf
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import InputPartition
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
     ReadMaxBytes,
     ReadMaxRows,
+    SupportsTriggerAvailableNow,
 )
 
 from sparkcache.source import settings
 from sparkcache.source.admission import Limit
+from sparkcache.storage import Traffic, open_storage
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+    from sparkcache.config import CacheConfig
+    from sparkcache.connector import Storage
     from sparkcache.consumers import Plan
     from sparkcache.source.options import ScanOptions
     from sparkcache.source.scan_partition import ScanPartition
     from sparkcache.source.topic_map import TopicMap
+    from sparkcache.source.topic_reader import TopicReader
 
 
 class StreamPartition(InputPartition):
@@ -43,26 +54,57 @@ class StreamPartition(InputPartition):
         return plan
 
 
+@dataclass
+class BatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads batches, in tasks; those who plan them, in the driver, derive from it.
+
+    Attributes:
+        scan: What was asked for.
+        config: How the driver reads.
+        topic_reader: How tasks read.
+
+    """
+
+    scan: ScanOptions
+    config: CacheConfig
+    topic_reader: TopicReader
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.scan, self.config, self.topic_reader)
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Return the limit of a batch; of two, the one that Spark is told."""
+        if self.scan.max_bytes_per_trigger is not None:
+            return ReadMaxBytes(self.scan.max_bytes_per_trigger)
+        if self.scan.max_rows_per_trigger is not None:
+            return ReadMaxRows(self.scan.max_rows_per_trigger)
+        return ReadAllAvailable()
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the record batches of a partition."""
+        assert isinstance(partition, StreamPartition)
+        return self.topic_reader.read(
+            partition.partition, partition.topic, partition.stream
+        )
+
+    def _limit(self, asked: ReadLimit) -> Limit:
+        """Return both limits of a batch; none if Spark asks for all there is."""
+        if isinstance(asked, ReadAllAvailable):
+            return Limit()
+        rows, stored_bytes = (
+            inf if most is None else most
+            for most in (
+                self.scan.max_rows_per_trigger,
+                self.scan.max_bytes_per_trigger,
+            )
+        )
+        return Limit(rows, stored_bytes)
+
+    @cached_property
+    def _storage(self) -> Storage:
+        return open_storage(self.scan.root, self.config, Traffic())
+
+
 def packed(stream: Plan) -> bytes:
     """Return what a stream has to read as its partitions carry it."""
     return zlib.compress(settings.encode_plans((stream,)).encode(), level=1)
-
-
-def default_limit(scan: ScanOptions) -> ReadLimit:
-    """Return the limit of a scan's batches; of two, the one that Spark is told."""
-    if scan.max_bytes_per_trigger is not None:
-        return ReadMaxBytes(scan.max_bytes_per_trigger)
-    if scan.max_rows_per_trigger is not None:
-        return ReadMaxRows(scan.max_rows_per_trigger)
-    return ReadAllAvailable()
-
-
-def limit(scan: ScanOptions, asked: ReadLimit) -> Limit:
-    """Return both limits of a scan; none if Spark asks for all there is."""
-    if isinstance(asked, ReadAllAvailable):
-        return Limit()
-    rows, stored_bytes = (
-        inf if most is None else most
-        for most in (scan.max_rows_per_trigger, scan.max_bytes_per_trigger)
-    )
-    return Limit(rows, stored_bytes)

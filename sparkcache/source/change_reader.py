@@ -1,7 +1,7 @@
-"""`spark.readStream` of a topic that has a change log: a table.
+"""`spark.readStream` of a table.
 
-Which ledgers are new, and in what order, its log says. Each is read whole, and a batch
-is some that follow on one another: from a mark in the log to another.
+Which ledgers are new, and in what order, its change log says. Each is read whole, and a
+batch is some that follow on one another: from a mark in the log to another.
 """
 
 from __future__ import annotations
@@ -11,49 +11,32 @@ from functools import cached_property
 from threading import Event
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
-
 from sparkcache import connector as connectors
-from sparkcache.connector import Snapshot
+from sparkcache.connector import Snapshot, TableConnector
 from sparkcache.consumers import Consumer
 from sparkcache.errors import ConfigError
 from sparkcache.model import placed
-from sparkcache.source import batches, change_offsets
-from sparkcache.source.batches import StreamPartition
+from sparkcache.source import change_offsets
+from sparkcache.source.batches import BatchReader, StreamPartition, packed
 from sparkcache.source.scan_partition import cut
 from sparkcache.source.stream_plan import StreamPlan
 from sparkcache.source.topic_map import TopicMap
-from sparkcache.storage import Traffic, open_storage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
-    import pyarrow as pa
+    from pyspark.sql.streaming.datasource import ReadLimit
 
-    from sparkcache.config import CacheConfig
-    from sparkcache.connector import Change, ChangeLog, Mark, Storage
+    from sparkcache.connector import Change, ChangeLog, Mark
     from sparkcache.model import Position
     from sparkcache.source.admission import Limit
     from sparkcache.source.change_offsets import Offset
-    from sparkcache.source.options import ScanOptions
-    from sparkcache.source.topic_reader import TopicReader
 
 
 @dataclass
-class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans batches, in one process of the driver; reads them, in tasks.
+class ChangeReader(BatchReader):
+    """Plans batches of a table, in one process of the driver."""
 
-    Attributes:
-        scan: What was asked for.
-        config: How the driver reads.
-        topic_reader: How tasks read.
-
-    """
-
-    scan: ScanOptions
-    config: CacheConfig
-    topic_reader: TopicReader
     _target: Mark | None = None
     _initial: Offset | None = None
     _begin: Mark | None = None
@@ -63,11 +46,6 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     _is_idle: bool = False
     _plan: StreamPlan = field(default_factory=StreamPlan)
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return ChangeReader, (self.scan, self.config, self.topic_reader)
-
-    # Planning
-
     def initialOffset(self) -> Offset:
         """Return where a query begins that has no checkpoint."""
         begin = self._log.beginning()
@@ -75,10 +53,6 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._target = self._log.latest()
         self._initial = change_offsets.written(self._topic, begin)
         return self._initial
-
-    def getDefaultReadLimit(self) -> ReadLimit:
-        """Return the limit of a batch; of two, the one that Spark is told."""
-        return batches.default_limit(self.scan)
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Read what is there now, and nothing that comes later."""
@@ -90,7 +64,7 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._highest = self._highest or change_offsets.reached(start).get(self._topic)
         self._highest = change_offsets.highest(self._highest, unread)
         self._is_idle = not unread
-        count = _admitted(unread, batches.limit(self.scan, limit))
+        count = _admitted(unread, self._limit(limit))
         self._since = self._begin if start == self._initial else None
         if not count and self._since is None:
             return start
@@ -119,36 +93,24 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begins, _ = change_offsets.ends(to_come)
         stream = self._plan.next((begin, stop), [Consumer(name, begins)])
         # Each partition would bring all files along: what is whole has no neighbours.
-        topic, told = TopicMap(()), batches.packed(stream)
+        topic, told = TopicMap(()), packed(stream)
         return [StreamPartition(part, topic, told) for part in parts]
 
-    # Reading
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the record batches of a partition."""
-        assert isinstance(partition, StreamPartition)
-        return self.topic_reader.read(
-            partition.partition, partition.topic, partition.stream
-        )
-
     @cached_property
-    def _storage(self) -> Storage:
-        return open_storage(self.scan.root, self.config, Traffic())
+    def _connector(self) -> TableConnector:
+        connector = connectors.find(self.scan.connector)
+        assert isinstance(connector, TableConnector), "others have no change log"
+        return connector
 
     @cached_property
     def _topic(self) -> str:
-        connector = connectors.find(self.scan.connector)
-        catalog = connector.catalog(self._storage, self.scan.given)
+        catalog = self._connector.catalog(self._storage, self.scan.given)
         (topic,) = catalog.select(self.scan.selection)
         return topic
 
     @cached_property
     def _log(self) -> ChangeLog:
-        connector = connectors.find(self.scan.connector)
-        log = connector.change_log(self._storage, self._topic, self.scan.given)
-        if log is None:
-            raise ConfigError(f"topic {self._topic} has no log of what is new in it")
-        return log
+        return self._connector.change_log(self._storage, self._topic, self.scan.given)
 
     def _mark(self, offset: Offset) -> Mark:
         """Return how far an offset is in the topic; raises ConfigError."""

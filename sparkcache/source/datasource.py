@@ -15,6 +15,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from sparkcache import connector as connectors
 from sparkcache.config import CacheConfig
+from sparkcache.connector import TableConnector
 from sparkcache.errors import ConfigError
 from sparkcache.progress import steps
 from sparkcache.source import planner_progress
@@ -84,7 +85,7 @@ class SparkCacheSource(DataSource):
         self._scan.check_is_stream()
         columns = _checked_columns(self._scan, schema)
         reader = TopicReader(self._scan, columns, self.installed)
-        if connectors.find(self._scan.connector).stream_option_names:
+        if isinstance(connectors.find(self._scan.connector), TableConnector):
             return ChangeReader(self._scan, self._config, reader)
         return StreamReader(self._scan, self._config, reader)
 

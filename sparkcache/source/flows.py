@@ -12,7 +12,7 @@ import logging
 import re
 from contextlib import ExitStack, contextmanager
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from pyspark.sql.connect.proto import PipelineCommand
 
     from sparkcache.consumers import Consumer
+
+_Scans: TypeAlias = "dict[str, list[Consumer]]"  # by flow
 
 _OVER = re.compile(
     r"Flow '?(?P<flow>[^']+?)'? (has COMPLETED|has FAILED more than|SKIPPED|.*STOPPED)"
@@ -72,21 +74,22 @@ def _begin(
         _log.warning("flows are not planned: their server is not in this process")
         return set()
     try:
-        spark, scans = _scans_of(context, client, run)
+        spark, scans, streams = _scans_of(context, client, run)
     except (ConfigError, SourceError, Py4JError, PySparkException) as error:
         reason = str(error).partition("\n\tat ")[0]
         _log.warning("flows are not planned: %s", reason)
         return set()
-    _log.info("scans of topics that are planned: %s", scans)
-    if scans:
-        plan.enter_context(planned([spark], tuple(chain(*scans.values()))))
-    return set(scans)
+    _log.info("scans of topics that are planned: %s; streams: %s", scans, streams)
+    if scans or streams:
+        consumers = tuple(chain(*scans.values())), tuple(chain(*streams.values()))
+        plan.enter_context(planned([spark], *consumers))
+    return {*scans, *streams}
 
 
 def _scans_of(
     context: SparkContext, client: SparkConnectClient, run: PipelineCommand.StartRun
-) -> tuple[SparkSession, dict[str, list[Consumer]]]:
-    """Return the server's session, and the scans of flows that will be run."""
+) -> tuple[SparkSession, _Scans, _Scans]:
+    """Return the server's session, and what flows will scan, once and as streams."""
     jvm: Any = context._jvm
     service = jvm.org.apache.spark.sql.connect.service.SparkConnectService
     holder = service.getOrCreateIsolatedSession(
@@ -97,14 +100,19 @@ def _scans_of(
     defined = graphs.getDataflowGraphOrThrow(run.dataflow_graph_id).toDataflowGraph()
     with _active(spark):
         graph = defined.resolve()
-        if not graph.resolved():
-            return spark, {}  # the run ends with what is wrong before any flow begins
-        found = {
-            flow.identifier().unquotedString(): scans_of(DataFrame(flow.df(), spark))
+        if not graph.resolved():  # the run says what is wrong before any flow begins
+            return spark, {}, {}
+        frames = {
+            flow.identifier().unquotedString(): DataFrame(flow.df(), spark)
             for flow in elements(graph.materializedFlows())
             if is_refreshed(flow.destinationIdentifier().unquotedString(), run)
         }
-    return spark, {flow: scans for flow, scans in found.items() if scans}
+        found = {
+            flow: scans for flow, rows in frames.items() if (scans := scans_of(rows))
+        }
+        streams = {flow for flow in found if frames[flow].isStreaming}
+    once = {flow: scans for flow, scans in found.items() if flow not in streams}
+    return spark, once, {flow: found[flow] for flow in streams}
 
 
 def is_refreshed(destination: str, run: PipelineCommand.StartRun) -> bool:
@@ -120,7 +128,8 @@ def is_refreshed(destination: str, run: PipelineCommand.StartRun) -> bool:
 @contextmanager
 def _active(spark: SparkSession) -> Iterator[None]:
     """Let the JVM's thread that this one speaks to work in a session."""
-    sessions: Any = spark._jvm.org.apache.spark.sql.classic.SparkSession  # type: ignore[union-attr]
+    jvm: Any = spark._jvm
+    sessions = jvm.org.apache.spark.sql.classic.SparkSession
     before = sessions.getActiveSession()
     sessions.setActiveSession(spark._jsparkSession)
     try:

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 
 from sparkcache import connector as connectors
 from sparkcache.config import PLANS_CONF, CacheConfig
-from sparkcache.consumers import Consumer, Plan
+from sparkcache.consumers import NOT_BEGUN, Consumer, Plan
 from sparkcache.errors import ConfigError
 from sparkcache.source import executors, settings
 from sparkcache.source.datasource import SparkCacheSource
@@ -22,6 +22,7 @@ from sparkcache.storage import Traffic, open_storage
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from py4j.java_gateway import JavaObject
     from pyspark.sql import SparkSession
 
 _Plans: TypeAlias = tuple[Plan, ...]
@@ -58,19 +59,26 @@ def plan(*dataframes: DataFrame) -> Iterator[Plan]:
 
 @contextmanager
 def planned(
-    sessions: Sequence[SparkSession], consumers: tuple[Consumer, ...]
+    sessions: Sequence[SparkSession],
+    consumers: tuple[Consumer, ...],
+    streams: tuple[Consumer, ...] = (),
 ) -> Iterator[Plan]:
-    """Have the tasks of these sessions tell the nodes of a plan; end it for all."""
-    begun = Plan(uuid.uuid4().hex, consumers)
+    """Have the tasks of these sessions tell the nodes of a plan; end it for all.
+
+    Each of the streams is expected to begin, and says for itself then what it reads.
+    """
+    plan = Plan(uuid.uuid4().hex, consumers)
+    awaited = (Plan(uuid.uuid4().hex, (it,), NOT_BEGUN) for it in streams)
+    begun = (plan, *awaited) if consumers else tuple(awaited)
     for spark in sessions:
-        _change_plans(spark, lambda plans: (*_without(plans, begun), begun))
+        _change_plans(spark, lambda plans: (*_without(plans, begun), *begun))
     try:
-        yield begun
+        yield plan
     finally:
         if sessions[0].sparkContext._jsc is not None:  # else stopped, nodes and all
             for spark in sessions:
                 _change_plans(spark, lambda plans: _without(plans, begun))
-            executors.end_plans(sessions[0], (begun.id,))
+            executors.end_plans(sessions[0], tuple(plan.id for plan in begun))
 
 
 def scans_of(dataframe: DataFrame) -> list[Consumer]:
@@ -136,11 +144,12 @@ def _change_plans(spark: SparkSession, change: Callable[[_Plans], _Plans]) -> No
             spark.conf.unset(PLANS_CONF)
 
 
-def _without(plans: _Plans, planned: Plan) -> _Plans:
-    return tuple(plan for plan in plans if plan.id != planned.id)
+def _without(plans: _Plans, others: _Plans) -> _Plans:
+    ids = {plan.id for plan in others}
+    return tuple(plan for plan in plans if plan.id not in ids)
 
 
-def _scan_options(node: Any, reads: int = 1) -> Iterator[dict[str, str]]:  # noqa: ANN401
+def _scan_options(node: JavaObject, reads: int = 1) -> Iterator[dict[str, str]]:
     """Yield the options of each sparkcache scan below a node of an optimized plan.
 
     Each as often as it is read: to cut rows into ranges Spark takes a sample first, and
@@ -173,7 +182,7 @@ def _scan_options(node: Any, reads: int = 1) -> Iterator[dict[str, str]]:  # noq
         yield from _scan_options(query)
 
 
-def _takes_a_sample(node: Any, kind: str) -> bool:  # noqa: ANN401
+def _takes_a_sample(node: JavaObject, kind: str) -> bool:
     """Tell whether a node cuts its rows into ranges."""
     if kind == "Sort":
         return bool(node.__getattr__("global")())
@@ -183,14 +192,14 @@ def _takes_a_sample(node: Any, kind: str) -> bool:  # noqa: ANN401
     )
 
 
-def _options(given: Any) -> dict[str, str]:  # noqa: ANN401
+def _options(given: JavaObject) -> dict[str, str]:
     """Return options as they were spelled."""
     entries = elements(given.asCaseSensitiveMap().entrySet())
     return {entry.getKey(): entry.getValue() for entry in entries}
 
 
-def elements(sequence: Any) -> Iterator[Any]:  # noqa: ANN401 - of Scala or Java
-    """Yield what is in it.
+def elements(sequence: JavaObject) -> Iterator[JavaObject]:
+    """Yield what is in a collection of Scala or Java.
 
     Python's own way through one of Java's ends with an error of Java's, of which
     pyspark finds out the class by 14 questions: that takes 17 ms.

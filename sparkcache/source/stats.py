@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 from pyspark.sql.types import (
@@ -72,7 +72,12 @@ class _Stats(ClassicDataFrame):
     _rows: Sequence[Mapping[str, str | float]]
     _shown: Sequence[str]
 
-    def __new__(cls, frame: Any, rows: Any, shown: Any) -> _Stats:  # noqa: ANN401
+    def __new__(
+        cls,
+        frame: DataFrame,
+        rows: Sequence[Mapping[str, str | float]],
+        shown: Sequence[str],
+    ) -> _Stats:
         self: _Stats = object.__new__(cls)
         self.__dict__.update(frame.__dict__, _rows=rows, _shown=shown)
         return self

@@ -2,10 +2,10 @@
 
 As JSON, in checkpoints and in the progress of a query:
 
-    {"persistent://shop/eu/orders": {"3": 24, "5": 24, "9": "12 of 24"}}
+    {"persistent://shop/eu/orders": {"3": 24, "5": "12 of 24", "9": "0 of 24"}}
 
-Ledgers 3 and 5 were read to the end that they had, of ledger 9 entries 0 to 11. That
-its last one was 23 tells a loss should the ledger be gone before they are read.
+Ledger 3 was read to the end that it had, of ledger 5 entries 0 to 11, and 9 was seen.
+That their last one was 23 tells a loss should they be gone before that is read.
 
 Ledgers before the first that is named are none of the stream's. All others are, in
 whatever order they are offloaded: one that comes late is read when it comes. Those that
@@ -55,8 +55,6 @@ class Mark:
 
 
 Marks: TypeAlias = dict[int, Mark]  # by ledger
-
-EARLIEST: Marks = {0: Mark(0, 0)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +159,8 @@ def joined(
         if span.ledger not in order:
             continue
         at = order[span.ledger]
+        if span.stop <= there[at].first:  # it was seen, and nothing of it is read
+            continue
         end = Position(span.ledger, span.stop)
         if ranges and reached == at - 1 and span.first <= there[at].first:
             ranges[-1] = (ranges[-1][0], end)
@@ -234,8 +234,9 @@ def advanced(marks: Marks, there: Sequence[Span], read: Iterable[Span]) -> Marks
         for ledger, mark in marks.items()
     }
     for span in there:
-        if span.ledger in marks:
-            following = max(marks[span.ledger].next, span.first)
+        if not marks or span.ledger >= min(marks):
+            known = marks.get(span.ledger)
+            following = span.first if known is None else max(known.next, span.first)
             after[span.ledger] = Mark(following, max(following, span.stop))
     stops = {span.ledger: span.stop for span in there}
     for span in read:

@@ -13,34 +13,26 @@ from functools import cached_property
 from threading import Event
 from typing import TYPE_CHECKING, TypeAlias
 
-from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
-
 from sparkcache import connector as connectors
 from sparkcache.consumers import Consumer
 from sparkcache.errors import ConfigError, NoSuchTopicError
 from sparkcache.model import placed
-from sparkcache.source import batches, settings, stream_offsets
+from sparkcache.source import settings, stream_offsets
 from sparkcache.source.admission import Rules, admit
 from sparkcache.source.available import Available
-from sparkcache.source.batches import StreamPartition
+from sparkcache.source.batches import BatchReader, StreamPartition, packed
 from sparkcache.source.sampling import RowSamples
 from sparkcache.source.scan_partition import cut
 from sparkcache.source.stream_plan import StreamPlan
 from sparkcache.source.topic_map import TopicMap
-from sparkcache.storage import Traffic, open_storage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
-    import pyarrow as pa
+    from pyspark.sql.streaming.datasource import ReadLimit
 
-    from sparkcache.config import CacheConfig
-    from sparkcache.connector import Storage
     from sparkcache.model import Loss
-    from sparkcache.source.options import ScanOptions
     from sparkcache.source.stream_offsets import Marks, Span
-    from sparkcache.source.topic_reader import TopicReader
 
     Offset: TypeAlias = dict[str, dict[str, int | str]]
 
@@ -48,19 +40,9 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass
-class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans batches, in one process of the driver; reads them, in tasks.
+class StreamReader(BatchReader):
+    """Plans batches of topics that grow by ledgers, in one process of the driver."""
 
-    Attributes:
-        scan: What was asked for.
-        config: How the driver reads.
-        topic_reader: How tasks read.
-
-    """
-
-    scan: ScanOptions
-    config: CacheConfig
-    topic_reader: TopicReader
     _initial: Offset | None = None
     _is_first: bool = False
     _found: Available | None = None
@@ -69,11 +51,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     _is_idle: bool = False
     _told: set[Loss | str] = field(default_factory=set)
     _plan: StreamPlan = field(default_factory=StreamPlan)
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return StreamReader, (self.scan, self.config, self.topic_reader)
-
-    # Planning
 
     def initialOffset(self) -> Offset:
         """Return where a query begins that has no checkpoint."""
@@ -92,10 +69,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 for topic in there
             }
         )
-
-    def getDefaultReadLimit(self) -> ReadLimit:
-        """Return the limit of a batch; of two, the one that Spark is told."""
-        return batches.default_limit(self.scan)
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Read what is there now, and nothing that comes later."""
@@ -123,7 +96,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         marks, unread = {}, {}
         for topic in dict.fromkeys([*known, *found.spans]):
             there = found.spans.get(topic, [])
-            of_topic = known.get(topic) or stream_offsets.EARLIEST
+            of_topic = known.get(topic) or stream_offsets.beginning(None, there)
             lost = stream_offsets.lost(of_topic, there, self.scan.root)
             self._report(topic, lost)
             marks[topic] = stream_offsets.renewed(of_topic, there)
@@ -133,7 +106,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not unread:
             return start
         ledgers = {topic: of.ledgers for topic, of in found.snapshots.items()}
-        admitted = admit(unread, ledgers, batches.limit(self.scan, limit), self._rules)
+        admitted = admit(unread, ledgers, self._limit(limit), self._rules)
         end = {
             topic: stream_offsets.advanced(marks[topic], found.spans[topic], spans)
             for topic, spans in admitted.items()
@@ -169,24 +142,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 maps[name] = TopicMap.told(connector, snapshot.ledgers)
                 of_batch += [(Consumer(name, *ends), snapshot) for ends in ranges]
         stream = self._plan.next((start, end), self._to_come(begin, found))
-        told = batches.packed(stream)
+        told = packed(stream)
         return [
             StreamPartition(part, maps[part.consumer.topic], told)
             for part in cut(self.scan, self.config, self._storage, of_batch)
         ]
-
-    # Reading
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the record batches of a partition."""
-        assert isinstance(partition, StreamPartition)
-        return self.topic_reader.read(
-            partition.partition, partition.topic, partition.stream
-        )
-
-    @cached_property
-    def _storage(self) -> Storage:
-        return open_storage(self.scan.root, self.config, Traffic())
 
     @cached_property
     def _rules(self) -> Rules:
@@ -202,7 +162,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             Consumer(placed(topic, self.scan.root), *ends)
             for topic, there in found.spans.items()
             for ends in stream_offsets.to_come(
-                begin.get(topic) or stream_offsets.EARLIEST, there
+                begin.get(topic) or stream_offsets.beginning(None, there), there
             )
         ]
 

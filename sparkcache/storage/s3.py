@@ -109,7 +109,7 @@ class S3Storage:
     def _get_body(
         self,
         uri: str,
-        **wanted: Any,  # noqa: ANN401
+        **wanted: Any,
     ) -> tuple[GetObjectOutputTypeDef, bytes]:
         """Make a GET and read all of its answer, anew if that breaks off."""
         bucket, key = _split(uri)
@@ -157,7 +157,7 @@ class S3Storage:
         self._pause(attempt)
         return self.request(object_id, offset, end)
 
-    def _get(self, **wanted: Any) -> GetObjectOutputTypeDef:  # noqa: ANN401
+    def _get(self, **wanted: Any) -> GetObjectOutputTypeDef:
         """Make a GET, which counts as often as boto3 has tried it."""
         metadata: Mapping[str, Any] = {}
         try:

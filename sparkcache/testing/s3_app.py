@@ -81,7 +81,9 @@ class WatchedApp:
         if not request.key:
             _limit_page(environ, self.behaviour.page_keys)
 
-        def start(status: str, headers: list[tuple[str, str]], *rest: Any) -> Any:  # noqa: ANN401
+        def start(
+            status: str, headers: list[tuple[str, str]], *rest: Any
+        ) -> Callable[[bytes], object]:
             request.status = int(status.split()[0])
             return start_response(status, headers, *rest)
 

@@ -80,7 +80,6 @@ class S3Server:
         self._process: subprocess.Popen[bytes] | None = None
         self._log: IO[bytes] | None = None
         self._lock = threading.Lock()
-        self._behaviour = Behaviour()
         self._port = 0
 
     def __repr__(self) -> str:

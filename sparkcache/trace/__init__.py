@@ -13,7 +13,8 @@ before, then what:
                                 stored bytes; decoded ones, or `-` if unknown so far
     size RUN SIZE               the decoded bytes of a run, now that they are known
     plan ID CONSUMER...         a plan begins
-    stream BATCH ID CONSUMER... what a stream has still to read, from a batch on
+    stream BATCH ID CONSUMER... what a stream has still to read, from a batch on; of -1,
+                                one to come, whose place the next that begins takes
     over ID...                  plans end
     open TASK STAGE.PARTITION.PART SCAN CONSUMER END EXTENTS FIRST STOP [PLAN...]
                                 a task begins to read a partition

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from sparkcache.consumers import Consumer, Located, Plan, Reader
+from sparkcache.consumers import NOT_BEGUN, Consumer, Located, Plan, Reader
 from sparkcache.errors import ConfigError
 from sparkcache.model import Ledger, ObjectId, Position, ReadToken, Run, RunKey
 from sparkcache.trace.events import (
@@ -216,8 +216,8 @@ def _entries(text: str) -> tuple[int, int]:
 
 
 def _batch(text: str) -> int:
-    if int(text) <= 0:
-        raise ValueError(f"batch {text}: use 1 or more")
+    if int(text) <= 0 and int(text) != NOT_BEGUN:
+        raise ValueError(f"batch {text}: use 1 or more, or {NOT_BEGUN}")
     return int(text)
 
 

@@ -71,7 +71,7 @@ class TraceWriter:
         match event:
             case Begin(plan):
                 consumers = [self._consumer(at_s, found) for found in plan.consumers]
-                kind = ["stream", str(plan.batch)] if plan.is_stream else ["plan"]
+                kind = ["stream", str(plan.batch)] if plan.batch else ["plan"]
                 text = " ".join([*kind, plan.id, *consumers])
             case Over(plan_ids):
                 text = " ".join(["over", *plan_ids])

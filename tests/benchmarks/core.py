@@ -41,7 +41,6 @@ RUNS = 200_000
 TOPICS = (10, 1_000, 100_000)
 RUNS_PER_LEDGER = 500
 RUN_BYTES = 1 << 20
-SINGLE_TTL = Ttl(create_s=100.0, after_read_s=None, expected_s=100.0)
 DUAL_TTL = Ttl(create_s=180.0, after_read_s=10.0, expected_s=600.0)
 
 

@@ -34,7 +34,7 @@ import record
 import remote
 from deltalake import write_deltalake
 from pyspark import StorageLevel
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F
 
 import sparkcache
 
@@ -120,7 +120,7 @@ class Consumers:
     def __init__(self, server: S3Server, spark: SparkSession) -> None:
         self._server = server
         self._spark = spark
-        self._expected: list[list[Any]] | None = None
+        self._results = remote.Results()
 
     def measure(self) -> dict[str, Any]:
         """Return what the benchmark prints."""
@@ -168,17 +168,17 @@ class Consumers:
         rows = self.rows()
         frames = [job(rows) for job in JOBS]
         with sparkcache.plan(*frames):
-            self.check([frame.collect() for frame in frames])
+            self._results.check([frame.collect() for frame in frames])
 
     def delta(self) -> None:
         """Run the jobs on what Delta reads."""
         rows = self.of_delta()
-        self.check([job(rows).collect() for job in JOBS])
+        self._results.check([job(rows).collect() for job in JOBS])
 
     def persisted(self) -> None:
         """Run the jobs on what the first one has persisted."""
         rows = self.of_delta().persist(StorageLevel.MEMORY_ONLY)
-        self.check([job(rows).collect() for job in JOBS])
+        self._results.check([job(rows).collect() for job in JOBS])
         rows.unpersist(blocking=True)
 
     def rows(self, **options: str) -> DataFrame:
@@ -197,13 +197,6 @@ class Consumers:
             for request in self._server.requests()
             if request.key.endswith(".parquet") and request.sent_bytes > over
         )
-
-    def check(self, results: list[list[Any]]) -> None:
-        """Require the same results each time."""
-        found = [sorted(rows) for rows in results]
-        if self._expected is None:
-            self._expected = found
-        assert found == self._expected
 
 
 if __name__ == "__main__":

@@ -318,8 +318,8 @@ class Spent:
         runs: Any = store.runs
         runs._evict = self._timed(runs._evict)
         runs._segments._turn = self._timed(runs._segments._turn)
-        free: Any = self._timed(store.free)
-        store.free = free  # type: ignore[method-assign]
+        frees: Any = store
+        frees.free = self._timed(store.free)
 
     def _timed(self, work: Callable[[Any], Any]) -> Callable[[Any], Any]:
         def timed(argument: Any) -> Any:

@@ -325,7 +325,8 @@ def question(
     reading = executor.read(stage, scan, config)
     while noted(lambda: next(reading, None)) is not None:
         pass
-    return noted(lambda: ask(channel)).runs  # type: ignore[no-any-return]
+    left: int = noted(lambda: ask(channel)).runs
+    return left
 
 
 def node_of(executor: Executor) -> int:

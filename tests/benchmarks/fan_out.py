@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 import record
 import remote
 from pyspark import StorageLevel
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F
 
 import sparkcache
 from sparkcache.source.executors import node_metrics
@@ -82,7 +82,7 @@ class FanOut:
         self._server = server
         self._spark = spark
         self._topic_bytes = topic_bytes
-        self._expected: list[list[Any]] | None = None
+        self._results = remote.Results()
 
     def measure(self) -> dict[str, Any]:
         """Return what the benchmark prints."""
@@ -186,7 +186,7 @@ class FanOut:
         """Run the jobs one after another."""
         frames = [job(rows) for job in JOBS]
         with sparkcache.plan(*frames):
-            self.check([frame.collect() for frame in frames])
+            self._results.check([frame.collect() for frame in frames])
 
     def in_threads(self, rows: DataFrame) -> None:
         """Run two jobs after one another, and beside them three others."""
@@ -208,20 +208,13 @@ class FanOut:
                 thread.start()
             for thread in threads:
                 thread.join()
-        self.check([results[number] for number in range(len(frames))])
+        self._results.check([results[number] for number in range(len(frames))])
 
     def persisted(self) -> None:
         """Run the jobs one after another on what the first one has persisted."""
         rows = self.rows(enabled="false").persist(StorageLevel.MEMORY_ONLY)
-        self.check([job(rows).collect() for job in JOBS])
+        self._results.check([job(rows).collect() for job in JOBS])
         rows.unpersist(blocking=True)
-
-    def check(self, results: list[list[Any]]) -> None:
-        """Require the same results each time."""
-        found = [sorted(rows) for rows in results]
-        if self._expected is None:
-            self._expected = found
-        assert found == self._expected
 
 
 if __name__ == "__main__":

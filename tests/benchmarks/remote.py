@@ -54,6 +54,20 @@ def sent_bytes(server: S3Server) -> int:
     )
 
 
+class Results:
+    """The results of jobs, which are the same in whatever way these are done."""
+
+    def __init__(self) -> None:
+        self._expected: list[list[Any]] | None = None
+
+    def check(self, results: list[list[Any]]) -> None:
+        """Require the same results as the first time."""
+        found = [sorted(rows) for rows in results]
+        if self._expected is None:
+            self._expected = found
+        assert found == self._expected
+
+
 def session(conf: Mapping[str, str] | None = None) -> SparkSession:
     """Start Spark with two cores, and further settings."""
     os.environ["PYSPARK_PYTHON"] = sys.executable

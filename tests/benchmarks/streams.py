@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 import record
 import remote
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F
 
 import sparkcache
 

@@ -20,7 +20,7 @@ import time
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -41,12 +41,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from sparkcache.connector import DecodedRun
+    from sparkcache.consumers import Plan
     from sparkcache.metrics import Metrics, TopicMetrics
     from sparkcache.node.messages import Message
 
 COLUMNS = ("__ledgerId", "__entryId", "value")
 DEADLINE_S = 30.0
 TOPIC = "persistent://shop/eu/orders"
+WHOLE = Consumer(TOPIC)
 
 
 @dataclass(frozen=True)
@@ -75,18 +77,20 @@ class Executor:
         stage: int = 0,
         scan: Scan | None = None,
         config: CacheConfig | None = None,
+        consumer: Consumer = WHOLE,
+        plans: tuple[Plan, ...] = (),
     ) -> Iterator[DecodedRun]:
         """Read in this process, as a task of some stage."""
         return read_scan(
             scan or self.scan(),
-            reader=Reader(ReadToken(stage, 0), "scan", Consumer(TOPIC), math.inf),
+            reader=Reader(ReadToken(stage, 0), "scan", consumer, math.inf),
             epoch=stage,
             settings=config or self.config,
-            plans=(),
+            plans=plans,
         )
 
     def start_task(
-        self, stage: int = 0, runs: int | None = None, **options: object
+        self, stage: int = 0, runs: int | None = None, **options: Any
     ) -> subprocess.Popen[str]:
         """Start a task in a process of its own."""
         command = [sys.executable, __file__, str(self.topic), str(stage)]
@@ -101,7 +105,7 @@ class Executor:
                 "SPARK_LOCAL_DIRS": str(self.directory),
                 "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
             },
-            **options,  # type: ignore[call-overload]
+            **options,
         )
 
     def metrics(self) -> Metrics:

@@ -22,7 +22,7 @@ from pyspark.pipelines.spark_connect_graph_element_registry import (
 )
 from pyspark.pipelines.spark_connect_pipeline import create_dataflow_graph, start_run
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 from pyspark.sql.session import SparkSession as ClassicSession
 
 from sparkcache import pipelines as dp
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 BUCKET, TOPIC, DIRECTORY = sys.argv[1:]
+OPTIONS = {"topic": TOPIC, "runBytes": "4k"}
 SQL = """
 CREATE MATERIALIZED VIEW {0}_of_sql AS SELECT __key, count(*) AS n FROM {0} GROUP BY 1;
 CREATE MATERIALIZED VIEW {0}_of_that AS SELECT sum(n) AS n FROM {0}_of_sql;
@@ -42,12 +43,11 @@ CREATE MATERIALIZED VIEW {0}_of_that AS SELECT sum(n) AS n FROM {0}_of_sql;
 
 
 def read(spark: SparkSession) -> DataFrame:
-    options = {"topic": TOPIC, "runBytes": "4k"}
-    return spark.read.format("sparkcache").options(**options).load(BUCKET)
+    return spark.read.format("sparkcache").options(**OPTIONS).load(BUCKET)
 
 
 def define(spark: SparkSession, registry: Any, name: str) -> None:
-    """A view; three flows that read it, of which one does so twice; one of a table."""
+    """A view; three flows that read it, one of them twice; one of a table; a stream."""
 
     @dp.temporary_view(name=name)
     def view() -> DataFrame:
@@ -60,6 +60,11 @@ def define(spark: SparkSession, registry: Any, name: str) -> None:
     @dp.materialized_view(name=f"{name}_two")
     def two() -> DataFrame:
         return spark.table(name).union(spark.table(name)).groupBy("__key").count()
+
+    @dp.table(name=f"{name}_stream")
+    def stream() -> DataFrame:
+        rows = spark.readStream.format("sparkcache").options(**OPTIONS)
+        return rows.load(BUCKET).select("__key")
 
     registry.register_sql(SQL.format(name), Path("flows.sql"))
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from sparkcache.consumers import NOT_BEGUN
 from sparkcache.source.planning import scans_of
 from sparkcache.trace import Begin, Over, parse
 
@@ -50,7 +51,7 @@ def test_what_a_run_refreshes_is_planned_as_long_as_it_lasts(
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["dry"] == ["completed", 0, 0, 0]
-    assert found["every"] == ["completed", 1, 0, 0]
+    assert found["every"][:3] == ["completed", 2, 0]
     assert found["part"] == ["completed", 1, 0, 0]
     outcome, planned, _, held = found["failing"]
     assert "[USER_RAISED_EXCEPTION] no" in outcome
@@ -62,6 +63,9 @@ def test_what_a_run_refreshes_is_planned_as_long_as_it_lasts(
     (trace,) = (tmp_path / "trace").iterdir()
     events = [event for _, event in parse(trace.read_text().splitlines()).events]
     begun = [event.plan for event in events if isinstance(event, Begin)]
-    assert [len(plan.consumers) for plan in begun] == [4, 1, 2]
-    over = [event.plan_ids for event in events if isinstance(event, Over)]
-    assert {(plan.id,) for plan in begun} == set(over)
+    planned = [plan for plan in begun if not plan.is_stream]
+    assert [plan.batch for plan in planned] == [0, NOT_BEGUN, 0, 0]
+    assert [len(plan.consumers) for plan in planned] == [4, 1, 1, 2]
+    assert len({plan.id for plan in begun if plan.is_stream}) == 1
+    over = [name for it in events if isinstance(it, Over) for name in it.plan_ids]
+    assert {plan.id for plan in planned} == set(over)

@@ -71,14 +71,14 @@ def test_commands_in_the_readme_are_targets() -> None:
 
 def test_every_example_is_in_the_readme() -> None:
     section = README.split("## Examples")[1].split("\n## ")[0]
-    files = (ROOT / "examples").iterdir()
+    examples = ROOT / "examples"
     programs = {
-        path.name
-        for path in files
-        if path.is_file() and "__main__" in path.read_text(encoding="utf-8")
+        str(path.relative_to(examples))
+        for path in examples.rglob("*.py")
+        if "__main__" in path.read_text(encoding="utf-8")
     }
     programs.add("notebook.ipynb")
-    assert programs == set(re.findall(r"^\| \[examples/([\w.]+)\]", section, re.M))
+    assert programs == set(re.findall(r"^\| \[examples/([\w./]+)\]", section, re.M))
 
 
 def test_options_in_the_readme_are_options() -> None:

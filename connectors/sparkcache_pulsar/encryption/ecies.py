@@ -35,9 +35,10 @@ def unseal(key: ec.EllipticCurvePrivateKey, sealed: bytes) -> bytes:
     ciphertext, tag = rest[:-_TAG_BYTES], rest[-_TAG_BYTES:]
     theirs = ec.EllipticCurvePublicKey.from_encoded_point(key.curve, point)
     shared = key.exchange(ec.ECDH(), theirs)
-    derivation = X963KDF(SHA1(), _TAG_KEY_BYTES + len(ciphertext), None)  # noqa: S303
+    sha1 = SHA1()  # noqa: S303 - what Pulsar has chosen
+    derivation = X963KDF(sha1, _TAG_KEY_BYTES + len(ciphertext), None)
     keys = derivation.derive(point + shared)
-    proof = HMAC(keys[:_TAG_KEY_BYTES], SHA1())  # noqa: S303
+    proof = HMAC(keys[:_TAG_KEY_BYTES], sha1)
     proof.update(ciphertext + _NO_VECTOR)
     try:
         proof.verify(tag)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from io import BytesIO
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,7 @@ import pyarrow as pa
 from sparkcache.errors import ConfigError
 from sparkcache_pulsar.schemas.avro_lanes import Lanes
 from sparkcache_pulsar.schemas.avro_shapes import shape
-from sparkcache_pulsar.schemas.decoded import NOT_HELD, Decoded, brief, column
+from sparkcache_pulsar.schemas.decoded import NOT_HELD, Decoded, decode_each
 from sparkcache_pulsar.schemas.definitions import (
     Array,
     Decimal,
@@ -35,6 +35,7 @@ from sparkcache_pulsar.schemas.definitions import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_Encoded: TypeAlias = "str | list[Any] | dict[str, Any]"
 _MALFORMED = (
     EOFError,
     ValueError,
@@ -85,7 +86,8 @@ class AvroDecoder:
             left = [row for row in np.flatnonzero(active).tolist() if row not in faults]
         if not (left or faults):
             return Decoded(found, {})
-        alone = self._decode_each(payloads.take(pa.array(left, pa.int64())))
+        others = payloads.take(pa.array(left, pa.int64()))
+        alone = decode_each(others, self._shape, self._value, _MALFORMED)
         faults |= {left[row]: what for row, what in alone.faults.items()}
         place = np.arange(len(payloads))
         place[left] = len(payloads) + np.arange(len(left))
@@ -94,25 +96,15 @@ class AvroDecoder:
         both = pa.concat_arrays([found, alone.array])
         return Decoded(both.take(pa.array(place, mask=failed)), faults)
 
-    def _decode_each(self, payloads: pa.Array) -> Decoded:
-        """Decode payloads one by one."""
-        faults: dict[int, str] = {}
-        values: list[object] = []
-        read, schema = self._read, self._schema
-        for row, payload in enumerate(payloads.to_pylist()):
-            value, stream = None, BytesIO(payload)
-            try:
-                value = read(stream, schema)
-                if stream.tell() != len(payload):
-                    faults[row] = f"{len(payload) - stream.tell()} bytes behind it"
-                    value = None
-            except _MALFORMED as error:
-                faults[row] = brief(error)
-            values.append(value)
-        return Decoded(column(values, self._shape, faults), faults)
+    def _value(self, payload: bytes) -> object:
+        stream = BytesIO(payload)
+        value: object = self._read(stream, self._schema)
+        if stream.tell() != len(payload):
+            raise ValueError(f"{len(payload) - stream.tell()} bytes behind it")
+        return value
 
 
-def encoded_as(definition: Definition, numbers: Iterator[int]) -> Any:  # noqa: ANN401
+def encoded_as(definition: Definition, numbers: Iterator[int]) -> _Encoded:
     """Return the Avro schema of what a type is encoded as; `numbers` make names."""
     match definition:
         case Leaf(primitive=primitive):

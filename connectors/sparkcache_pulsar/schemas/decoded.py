@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Protocol
 import pyarrow as pa
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sparkcache_pulsar.schemas.shapes import Shape
 
 NOT_HELD = (ValueError, TypeError, LookupError, ArithmeticError)
@@ -41,6 +43,24 @@ class Decoder(Protocol):
 
     def decode(self, payloads: pa.Array) -> Decoded:
         """Decode a binary array without an offset."""
+
+
+def decode_each(
+    payloads: pa.Array,
+    shape: Shape,
+    value: Callable[[bytes], object],
+    malformed: tuple[type[Exception], ...],
+) -> Decoded:
+    """Decode payloads one by one; `value` raises what is `malformed`."""
+    faults: dict[int, str] = {}
+    values: list[object] = []
+    for row, payload in enumerate(payloads.to_pylist()):
+        try:
+            values.append(None if payload is None else value(payload))
+        except malformed as error:
+            faults[row] = brief(error)
+            values.append(None)
+    return Decoded(column(values, shape, faults), faults)
 
 
 def column(values: list[object], shape: Shape, faults: dict[int, str]) -> pa.Array:

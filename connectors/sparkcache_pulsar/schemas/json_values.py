@@ -17,7 +17,7 @@ import msgspec
 import pyarrow as pa
 
 from sparkcache_pulsar.schemas import avro_shapes, shapes
-from sparkcache_pulsar.schemas.decoded import Decoded, brief, column
+from sparkcache_pulsar.schemas.decoded import Decoded, decode_each
 from sparkcache_pulsar.schemas.definitions import (
     MAX_DIGITS,
     Array,
@@ -81,17 +81,7 @@ class JsonDecoder:
 
     def decode(self, payloads: pa.Array) -> Decoded:
         """Decode payloads."""
-        faults: dict[int, str] = {}
-        values: list[object] = []
-        for row, payload in enumerate(payloads.to_pylist()):
-            value = None
-            if payload is not None:
-                try:
-                    value = self._value(payload)
-                except _MALFORMED as error:
-                    faults[row] = brief(error)
-            values.append(value)
-        return Decoded(column(values, self._shape, faults), faults)
+        return decode_each(payloads, self._shape, self._value, _MALFORMED)
 
     def _value(self, payload: bytes) -> object:
         try:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from sparkcache.errors import ConfigError
 from sparkcache_pulsar.schemas import shapes
-from sparkcache_pulsar.schemas.decoded import Decoded, brief, column
+from sparkcache_pulsar.schemas.decoded import Decoded, decode_each
 from sparkcache_pulsar.schemas.definitions import MAX_DEPTH, MAX_NODES
 from sparkcache_pulsar.schemas.protobuf_files import message_descriptor
 from sparkcache_pulsar.schemas.shapes import Shape, plain
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         EnumDescriptor,
         FieldDescriptor,
     )
+    from google.protobuf.timestamp_pb2 import Timestamp
 
     from sparkcache_pulsar.schemas.spec import Spec
 
@@ -69,23 +70,14 @@ class ProtobufDecoder:
 
     def decode(self, payloads: pa.Array) -> Decoded:
         """Decode payloads."""
-        faults: dict[int, str] = {}
-        values: list[object] = []
-        parse, get = self._message.FromString, self._get
-        for row, payload in enumerate(payloads.to_pylist()):
-            value = None
-            if payload is not None:
-                try:
-                    message = parse(payload)
-                    if message.IsInitialized():
-                        value = get(message)
-                    else:
-                        missing = ", ".join(message.FindInitializationErrors())
-                        faults[row] = f"one without {missing}"
-                except self._malformed as error:
-                    faults[row] = brief(error)
-            values.append(value)
-        return Decoded(column(values, self._shape, faults), faults)
+        return decode_each(payloads, self._shape, self._value, self._malformed)
+
+    def _value(self, payload: bytes) -> object:
+        message = self._message.FromString(payload)
+        if not message.IsInitialized():
+            missing = ", ".join(message.FindInitializationErrors())
+            raise ValueError(f"one without {missing}")
+        return self._get(message)
 
 
 class _Reader:
@@ -171,6 +163,5 @@ def _names(of: EnumDescriptor) -> _Get:
     return {value.number: value.name for value in reversed(of.values)}.get
 
 
-def _micros(timestamp: Any) -> int:  # noqa: ANN401
-    micros: int = timestamp.seconds * _MICROS + timestamp.nanos // 1_000
-    return micros
+def _micros(timestamp: Timestamp) -> int:
+    return timestamp.seconds * _MICROS + timestamp.nanos // 1_000

@@ -11,6 +11,8 @@ from sparkcache.model import Ledger, ObjectId, Run, RunKey
 ROCKETMQ = Ttl(create_s=180, after_read_s=10, expected_s=180)
 PULSAR = Ttl(create_s=1, after_read_s=None, expected_s=1)
 ROOMY = Settings(max_bytes=1_000_000, max_runs=1_000, ttl=PULSAR)
+HOUR = Ttl(3600, None, 3600)
+KILO = Settings(max_bytes=1000, max_runs=100, ttl=HOUR)
 
 
 def ledger(number: int = 0, topic: str = "a") -> Ledger:

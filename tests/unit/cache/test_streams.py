@@ -10,7 +10,14 @@ from cache_cases import PULSAR
 from cache_cases import key as key_of
 
 from sparkcache.cache import PlannedCache, Policy, Settings
-from sparkcache.consumers import Consumer, Located, Plan, Reader, Reading
+from sparkcache.consumers import (
+    NOT_BEGUN,
+    Consumer,
+    Located,
+    Plan,
+    Reader,
+    Reading,
+)
 from sparkcache.model import Position, ReadToken, RunKey, Slot
 
 TTL = replace(PULSAR, create_s=1e9, after_read_s=5.0, expected_s=1e9)
@@ -101,6 +108,22 @@ def test_cursors_and_plans_count_together() -> None:
     world.begin(B, 1, 50)
     world.cache.begin([Plan("job", (Consumer(TOPIC),))], 0.0)
     assert world.expected() == [1, 1, 2, 2, 2, 3, 3, 3]
+
+
+def test_a_stream_that_begins_takes_the_place_of_one_that_was_to_come() -> None:
+    world = World()
+    to_come = [Plan(name, (Consumer(TOPIC),), NOT_BEGUN) for name in ("p", "q")]
+    world.cache.begin([*to_come, Plan("job", (Consumer(TOPIC),))], 0.0)
+    assert world.expected() == [3] * RUNS
+    world.begin(A, 1, 20)
+    assert world.expected() == [2, 2, 3, 3, 3, 3, 3, 3]
+    world.begin(A, 3, 40)
+    assert world.expected() == [2, 2, 2, 2, 3, 3, 3, 3]
+    world.begin(B, 1, 0)
+    assert world.expected() == [2, 2, 2, 2, 3, 3, 3, 3]
+    world.begin("run-c/query-c/1", 1, 0)
+    assert world.expected() == [3, 3, 3, 3, 4, 4, 4, 4]
+    assert world.cache.begin(to_come, 0.0) == []
 
 
 def test_streams_at_different_positions_share_runs() -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from streamed_table import Table
 
 from sparkcache.config import CacheConfig
 from sparkcache.connector import Selection, Snapshot
@@ -72,3 +73,8 @@ def _threads_of_delta_rs(tmp_path_factory: pytest.TempPathFactory) -> None:
 @pytest.fixture
 def lake(tmp_path: Path) -> Lake:
     return Lake(tmp_path / "lake")
+
+
+@pytest.fixture
+def table(lake: Lake) -> Table:
+    return Table(lake)

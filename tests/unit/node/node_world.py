@@ -5,8 +5,9 @@ The topic has extents of runs of one entry, each of 1 MiB stored and one page de
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
+from typing import Any
 
 from sparkcache.config import CacheConfig
 from sparkcache.consumers import Consumer, Plan
@@ -410,6 +411,7 @@ class World:
         part: int = 0,
         following: tuple[tuple[int, Stretch], ...] = (),
         group: str = "",
+        end: Position | None = None,
     ) -> Reader:
         stage = next(self._stages) if stage is None else stage
         scan = Scan(ROOT, self.config, stretches)
@@ -421,7 +423,10 @@ class World:
                 PROTOCOL_VERSION,
                 scan,
                 ScanReader(
-                    ReadToken(stage, part, part), "scan", Consumer(TOPIC), RUNS * STORED
+                    ReadToken(stage, part, part),
+                    "scan",
+                    Consumer(TOPIC, end=end),
+                    RUNS * STORED,
                 ),
                 epoch,
                 settings or self.service.config,
@@ -432,9 +437,9 @@ class World:
         )
         return reader
 
-    def of(self, start: int, stop: int, **more: object) -> Reader:
+    def of(self, start: int, stop: int, **more: Any) -> Reader:
         """A reader of runs start..stop-1 of the first ledger."""
-        return self.reader(stretch(0, start, stop), **more)  # type: ignore[arg-type]
+        return self.reader(stretch(0, start, stop), **more)
 
     def settle(self) -> None:
         """Let the loaders do what they can do."""
@@ -484,3 +489,22 @@ class World:
 
     def _close(self, fd: int) -> None:
         self.open_fds.remove(fd)  # KeyError if it was closed before
+
+
+def knowing(*held: int) -> World:
+    """A world where all offsets are known and these runs of 0..99 are held."""
+    world = World()
+    world.loader()
+    for entry in (*range(RUNS), *held):
+        reader = world.of(entry, entry + 1)
+        reader.ask()
+        world.settle()
+        reader.leave()
+        if entry == RUNS - 1:
+            world.service.configure(replace(CONFIG, max_bytes=0))
+            world.service.configure(CONFIG)
+            assert world.held() == set()
+    assert world.held() == set(held)
+    world.loads.clear()
+    world.decoded.clear()
+    return world

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from node_world import CONFIG, RUNS, SIZE, TOPIC, World, plan, stretch
@@ -14,6 +14,7 @@ from sparkcache.node.messages import Grant, Placed, Served, Streamed
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from sparkcache.config import CacheConfig
     from sparkcache.node.messages import Message
 
 RING = replace(CONFIG, max_bytes=1000 * SIZE, engine="ring", segment_bytes=4 * SIZE)
@@ -28,8 +29,8 @@ def world_of() -> Iterator[Callable[..., World]]:
     """Makes nodes of given settings, and ends them."""
     worlds = []
 
-    def make(config: object = RING, **more: object) -> World:
-        world = World(replace(config, **more))  # type: ignore[type-var]
+    def make(config: CacheConfig = RING, **more: Any) -> World:
+        world = World(replace(config, **more))
         world.loader()
         worlds.append(world)
         return world
@@ -288,13 +289,13 @@ def test_loaders_unmap_what_is_none_of_the_rings_any_more(
 @pytest.mark.parametrize("before", [CONFIG, RING, LISTS], ids=["runs", "ring", "lists"])
 @pytest.mark.parametrize("after", [CONFIG, RING, LISTS], ids=["runs", "ring", "lists"])
 def test_the_engine_is_changed_while_it_runs(
-    world_of: Callable[..., World], before: object, after: object
+    world_of: Callable[..., World], before: CacheConfig, after: CacheConfig
 ) -> None:
     world = world_of(before)
     assert read(world, 0, 9) == [Served(SIZE)] * 9
     reader = world.of(0, 9)
     reader.ask()
-    world.service.configure(replace(after, read_ahead_bytes=0))  # type: ignore[type-var]
+    world.service.configure(replace(after, read_ahead_bytes=0))
     world.service.check()
     if before is not after:
         assert world.held() == set()

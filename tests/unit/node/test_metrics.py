@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from node_world import CONFIG, RUNS, SIZE, STORED, World, plan
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 NO_AHEAD = replace(CONFIG, read_ahead_bytes=0, ttl_create_s=100, ttl_after_read_s=50)
 
 
-def world_of(loaders: int = 1, **config: object) -> World:
-    world = World(replace(NO_AHEAD, **config))  # type: ignore[arg-type]
+def world_of(loaders: int = 1, **config: Any) -> World:
+    world = World(replace(NO_AHEAD, **config))
     for _ in range(loaders):
         world.loader()
     return world

@@ -18,11 +18,14 @@ from hypothesis.stateful import (
 )
 from node_world import CONFIG, SIZE, FakeLoader, Reader, World, plan, stretch
 
+from sparkcache.fetch import Stretch
 from sparkcache.metrics import TopicMetrics
+from sparkcache.model import Position
 from sparkcache.node.offsets import Offsets
 
 RUNS = 8
 PLANS = {name: plan(name, *ends) for name, ends in {"a": (None,), "b": (3, 6)}.items()}
+STREAM = "run/query/stream"
 
 ENGINES = {
     "runs": {"engine": "runs"},
@@ -69,11 +72,11 @@ class ServiceMachine(RuleBasedStateMachine):
     )
     def open(
         self,
-        parts: list,  # type: ignore[type-arg]
+        parts: list[Stretch],
         stage: int,
         plans: set[str],
         part: int,
-        following: list,  # type: ignore[type-arg]
+        following: list[Stretch],
     ) -> Reader:
         return self.world.reader(
             *parts,
@@ -82,6 +85,13 @@ class ServiceMachine(RuleBasedStateMachine):
             part=part,
             following=tuple(enumerate(following, part + 1)),
         )
+
+    @rule(target=readers, part=stretches, stage=st.integers(4, 6))
+    def open_batch(self, part: Stretch, stage: int) -> Reader:
+        """Begin a batch of a stream, or one that was before."""
+        stream = replace(plan(STREAM, None), batch=stage)
+        end = Position(part.ledger.id, part.stop)
+        return self.world.reader(part, stage=stage, plans=(stream,), end=end)
 
     @rule(reader=readers)
     def ask(self, reader: Reader) -> None:
@@ -138,7 +148,7 @@ class ServiceMachine(RuleBasedStateMachine):
             assert isinstance(loader, FakeLoader)
             self.world.loaders.remove(loader)
 
-    @rule(name=st.sampled_from(sorted(PLANS)))
+    @rule(name=st.sampled_from([*sorted(PLANS), "run"]))
     def end_plan(self, name: str) -> None:
         self.world.end_plans(name)
 

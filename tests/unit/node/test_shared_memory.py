@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
+from pathlib import Path
 from queue import Queue
 from typing import TYPE_CHECKING
 
@@ -116,7 +117,7 @@ def test_the_end_of_a_mapping_is_told(sealed: tuple[int, int]) -> None:
 
 
 def is_mapped() -> bool:
-    with open("/proc/self/maps") as maps:  # noqa: PTH123
+    with Path("/proc/self/maps").open() as maps:
         return "/memfd:sparkcache" in maps.read()
 
 

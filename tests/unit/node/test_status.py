@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 from node_world import CONFIG, STORED, TOPIC, FakePeer, World, plan
 
@@ -14,12 +15,13 @@ from sparkcache.node.messages import Status
 from sparkcache.node.plan_progress import PlanProgress
 
 
-def told(world: World) -> dict:  # type: ignore[type-arg]
+def told(world: World) -> dict[str, Any]:
     peer = FakePeer()
     world.service.ask_status(peer)
     ((message, _),) = peer.sent
     assert isinstance(message, Status)
-    return json.loads(message.json)
+    told: dict[str, Any] = json.loads(message.json)
+    return told
 
 
 def test_a_node_tells_its_metrics_topics_and_plans() -> None:
@@ -91,6 +93,31 @@ def test_a_stream_progresses_from_batch_to_batch_until_its_query_ends() -> None:
     world.end_plans("run")
     (progress,) = told(world)["plans"]
     assert progress["is_over"] is True
+
+
+def test_a_late_task_of_a_run_does_not_end_the_run_that_came_after_it() -> None:
+    world = World()
+    world.loader()
+    first, second = (
+        replace(plan(f"run{number}/query/{number}", None), batch=1) for number in (1, 2)
+    )
+    world.read(world.of(0, 4, plans=(second,), epoch=7))
+    world.read(world.of(0, 4, plans=(first,), epoch=3))
+    (progress,) = told(world)["plans"]
+    assert (progress["plan"], progress["is_over"]) == (second.id, False)
+    world.read(world.of(4, 8, plans=(replace(second, batch=3),), epoch=8))
+    (progress,) = told(world)["plans"]
+    assert progress["read_bytes"] > 4 * STORED
+
+
+def test_a_run_of_a_query_is_over_with_the_next() -> None:
+    world = World()
+    world.loader()
+    for number in (1, 2):
+        stream = replace(plan(f"run{number}/query/{number}", None), batch=1)
+        world.read(world.of(0, 4, plans=(stream,), epoch=number))
+    before, after = told(world)["plans"]
+    assert (before["is_over"], after["is_over"]) == (True, False)
 
 
 def test_the_plans_met_last_are_remembered() -> None:

@@ -8,6 +8,7 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from typing import TypeVar
 
 from sparkcache_pulsar import hadoop_codecs
 from sparkcache_pulsar.testing import (
@@ -23,6 +24,8 @@ from .mapfiles import COMPRESS, LONG, Format, folder, map_file
 from .reference import DELIMITED, BadEntryError, fields
 from .streaming import Block, segment_objects
 from .topics import TOPIC
+
+T = TypeVar("T")
 
 Written = Mapping[tuple[int, int], bytes]
 """Entries by ledger and id."""
@@ -264,19 +267,19 @@ class Parts:
 
 
 def _message(random_: random.Random) -> Message:
-    def maybe(value: object) -> object:
+    def maybe(value: T) -> T | None:
         return random_.choice([None, value])
 
     return Message(
         value=random_.choice([None, b"", b"v" * random_.randrange(100)]),
         key=random_.choice([None, "key", b"\xff\0bytes", ""]),
         null_key=random_.random() < 0.1,
-        ordering_key=maybe(b"order"),  # type: ignore[arg-type]
+        ordering_key=maybe(b"order"),
         properties=tuple(
             (f"p{number % 2}", "x" * number) for number in range(random_.randrange(4))
         ),
-        event_time_ms=maybe(1_700_000_000_123),  # type: ignore[arg-type]
-        sequence_id=maybe(77),  # type: ignore[arg-type]
+        event_time_ms=maybe(1_700_000_000_123),
+        sequence_id=maybe(77),
     )
 
 

@@ -1,17 +1,10 @@
-"""Objects that Pulsar's own broker offloaded, and what Pulsar's own client read.
-
-`tests/golden/pulsar/` has `objects/`, as they lay in the bucket, `metadata.json`, their
-user metadata by key, and `expected/`, one message a line for each topic. What has
-`-later` in its name is of chunks, transactions and encryption; `-streaming` and
-`-filesystem` are other formats; `-newest` is of a newer broker and client.
-"""
+"""What Pulsar's own broker offloaded is read as Pulsar's own client read it."""
 
 from __future__ import annotations
 
 import json
 from base64 import b64encode
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -27,13 +20,13 @@ from sparkcache_pulsar import PulsarConnector, mapfile, uploads
 from sparkcache_pulsar.frames import Walk
 from sparkcache_pulsar.testing import ledger_objects
 
+from .golden import GOLDEN, PRIVATE_KEY, bucket
 from .topics import Row, at_ms
 
 if TYPE_CHECKING:
     from sparkcache.model import Loss
 
 CONNECTOR = PulsarConnector()
-GOLDEN = Path(__file__).parents[2] / "golden" / "pulsar"
 TOPICS = sorted(path.stem for path in (GOLDEN / "expected").glob("*.jsonl"))
 OFFLOADED_BY_BROKER = sorted(
     path.name.removesuffix(".stats.json")
@@ -58,15 +51,6 @@ OVER_RUNS = [
     ("newest", "txn-chunked"),
     ("newest", "txn-mixed"),
 ]
-
-
-@cache
-def bucket(suffix: str = "") -> MemoryStorage:
-    metadata = json.loads((GOLDEN / f"metadata{suffix}.json").read_text())
-    storage = MemoryStorage()
-    for path in (GOLDEN / f"objects{suffix}").iterdir():
-        storage.put(path.name, path.read_bytes(), metadata[path.name])
-    return storage
 
 
 def as_client(row: Row) -> dict[str, Any]:
@@ -234,9 +218,6 @@ def test_our_writer_makes_what_the_broker_does(name: str) -> None:
         block_bytes = found.extents[0].size_bytes
         data, _ = ledger_objects(topic, 1, entries, max_block_bytes=block_bytes)
         assert data.data == storage.get(found.ledger.object.uri).data
-
-
-PRIVATE_KEY = GOLDEN / "keys" / "test-only-private.pem"
 
 
 @pytest.mark.parametrize("run_bytes", [1, 1000, 1 << 20])

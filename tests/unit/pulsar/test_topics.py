@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import hypothesis.strategies as st
 import pytest
@@ -170,11 +171,11 @@ def test_offsets_that_are_none(offsets: str, message: str) -> None:
 
 
 def blocks(
-    times: list[int], size: int = 1, value: bytes = b"x", **fields: object
+    times: list[int], size: int = 1, value: bytes = b"x", **fields: Any
 ) -> MemoryStorage:
     """Store a message for each time, that many to a block."""
     entries = [
-        Entry((Message(value, **fields),), publish_time_ms=time).encode()  # type: ignore[arg-type]
+        Entry((Message(value, **fields),), publish_time_ms=time).encode()
         for time in times
     ]
     longest = max(map(len, entries))

@@ -17,7 +17,7 @@ from sparkcache_pulsar.schemas import Decoding
 from sparkcache_pulsar.schemas.spec import MAX_TEXT_BYTES
 from sparkcache_pulsar.testing import Codec, Entry, Message
 
-from .test_golden import GOLDEN, bucket
+from .golden import GOLDEN, bucket
 from .topics import TOPIC, Row, read_values, store
 
 if TYPE_CHECKING:

@@ -126,14 +126,14 @@ def _host(reader: _Reader, is_ipv6: bool) -> str:
     return f"[{address}]:{port}" if is_ipv6 else f"{address}:{port}"
 
 
-def _time(millis: int) -> datetime | None:
+def _time(millis: int) -> datetime | int | None:
     """Return None beyond what a timestamp can be, and an int beyond Python's."""
     if not -(1 << 63) <= millis * 1000 < 1 << 63:
         return None
     try:
         return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=millis)
     except OverflowError:
-        return millis * 1000  # type: ignore[return-value]
+        return millis * 1000
 
 
 def _decompressed(codec: int, body: bytes) -> bytes:

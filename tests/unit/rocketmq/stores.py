@@ -24,6 +24,8 @@ FOLDER = "212d6b50_DefaultCluster/broker-a/TopicA/0"
 RECORD_BYTES = 91 + len("TopicA")
 """Of a message without body and properties."""
 
+SEGMENT_BYTES = 10 * RECORD_BYTES
+
 
 @dataclass
 class Store:

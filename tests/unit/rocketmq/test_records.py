@@ -11,8 +11,8 @@ import pytest
 from sparkcache_rocketmq import codecs
 from sparkcache_rocketmq.testing import V1, V2, Codec, Message
 
+from .golden_record import GOLDEN, GOLDEN_MESSAGE
 from .logs import write
-from .test_testing import GOLDEN, GOLDEN_MESSAGE
 
 HOSTS = {"IPv4": "10.1.2.3:10911", "IPv6": "[2001:db8::7]:10911"}
 TIMES = {"born_time_ms": 1_600_000_000_001, "store_time_ms": 1_600_000_000_002}

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import hypothesis.strategies as st
 import pytest
 from effort import tries
 from hypothesis import given, settings
 
 from sparkcache.errors import SourceError
-from sparkcache_rocketmq import times
+from sparkcache_rocketmq import RocketMQConnector
 from sparkcache_rocketmq.discovery import Catalog
 from sparkcache_rocketmq.testing import Message
 
 from .stores import TOPIC, Store, extents
 
+CONNECTOR = RocketMQConnector()
 
-def queue(store_times_ms: list[int], first_offset: int = 0, **how: object) -> Store:
+
+def queue(store_times_ms: list[int], first_offset: int = 0, **how: Any) -> Store:
     """Store a message for each time."""
     store = Store()
     writer = store.writer(first_offset=first_offset, max_segment_bytes=2000)
-    writer.append(
-        [Message(b"x", store_time_ms=time, **how) for time in store_times_ms]  # type: ignore[arg-type]
-    )
+    writer.append([Message(b"x", store_time_ms=time, **how) for time in store_times_ms])
     return store
 
 
@@ -39,7 +41,7 @@ def kept(
     start_us = None if start_ms is None else start_ms * 1000
     end_us = None if end_ms is None else end_ms * 1000
     options = {"maxTimeSkew": skew}
-    chosen = times.prune(storage, found, (start_us, end_us), options)
+    chosen = CONNECTOR.prune(storage, found, (start_us, end_us), options)
     assert storage.requests["open"] <= 2 * len(found).bit_length()
     return [
         offset
@@ -136,4 +138,4 @@ def test_a_storage_that_fails() -> None:
     uri = found[0][0].object.uri
     storage.remove(uri.removeprefix("memory://bucket/"))
     with pytest.raises(SourceError):
-        times.prune(storage, found, (1_500_000, None), {})
+        CONNECTOR.prune(storage, found, (1_500_000, None), {})

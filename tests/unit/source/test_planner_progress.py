@@ -88,7 +88,10 @@ def test_long_work_is_told_five_times_a_second() -> None:
 
 def test_nobody_is_told_outside_and_in_other_threads() -> None:
     clock, screen = Clock(), Screen()
-    work = lambda: list(steps(clock.ticks(99, 1.0), "Listing", "objects"))  # noqa: E731
+
+    def work() -> list[int]:
+        return list(steps(clock.ticks(99, 1.0), "Listing", "objects"))
+
     with told_to(screen, clock):
         other = threading.Thread(target=work)
         other.start()

@@ -221,6 +221,53 @@ def test_a_loss_by_trimming_is_told(
     assert caplog.text.count(f"entries 3:{read}-19 lost") == 1
 
 
+@pytest.mark.parametrize("trimmed", [(5,), (3, 5), (3, 5, 9)], ids=str)
+def test_a_ledger_that_was_seen_and_not_begun_is_not_lost_in_silence(
+    world: World, trimmed: tuple[int, ...], caplog: pytest.LogCaptureFixture
+) -> None:
+    for ledger in (3, 5, 9):
+        world.offload(ledger, 20)
+    reader = world.reader(maxBytesPerTrigger="2k")
+    begin = reader.initialOffset()
+    offset = reader.latestOffset(begin, reader.getDefaultReadLimit())
+    read = entries(reader, begin, offset)
+    assert offset[TOPIC] == {
+        "0": 0,
+        "3": f"{len(read)} of 20",
+        "5": "0 of 20",
+        "9": "0 of 20",
+    }
+    for ledger in trimmed:
+        world.trim(ledger)
+    for again in (reader, world.reader()):
+        with pytest.raises(SourceError, match="a stream has not read yet"):
+            again.latestOffset(offset, ALL)
+    left = world.reader(failOnDataLoss="false")
+    start, *ends = batches(left, offset)
+    found = [it for end in ends for it in entries(left, start, end)]
+    every = all_of((3, 20), (5, 20), (9, 20))
+    assert found == [it for it in every if it[0] not in trimmed and it not in read]
+    assert caplog.text.count("entries 5:0-19 lost") == 1
+
+
+def test_ledgers_whose_beginning_has_expired() -> None:
+    queues = [stream_offsets.Span(0, 500, 900), stream_offsets.Span(1, 300, 400)]
+    begin = stream_offsets.beginning(None, queues)
+    assert stream_offsets.lost(begin, queues, "queue") == []
+    first = [stream_offsets.Span(0, 500, 600)]
+    end = stream_offsets.advanced(begin, queues, first)
+    read = stream_offsets.between(begin, end)
+    assert stream_offsets.joined(read, queues) == [(Position(0, 500), Position(0, 600))]
+    assert stream_offsets.unread(end, queues) == [
+        stream_offsets.Span(0, 600, 900),
+        stream_offsets.Span(1, 300, 400),
+    ]
+    assert stream_offsets.lost(end, queues, "queue") == []
+    gone = [stream_offsets.Span(0, 500, 900), stream_offsets.Span(1, 350, 400)]
+    (loss,) = stream_offsets.lost(end, gone, "queue")
+    assert (loss.ledger, loss.first, loss.last) == (1, 300, 349)
+
+
 def test_a_topic_that_is_gone_altogether(world: World) -> None:
     world.offload(3, 20)
     reader = world.reader(maxBytesPerTrigger="2k")
@@ -270,8 +317,16 @@ def test_what_a_stream_has_to_read_has_no_end(world: World) -> None:
         ({"0": 0}, "0:0"),
         ({"3": 24, "9": 12}, "9:12"),
         ({"3": 24, "5": "7 of 24", "9": 12}, "5:7"),
+        ({"3": "7 of 24", "5": "0 of 24"}, "3:7"),
+        ({"3": 24, "5": "0 of 24"}, "5:0"),
     ],
-    ids=["nothing", "all there was", "not all of what came late"],
+    ids=[
+        "nothing",
+        "all there was",
+        "not all of what came late",
+        "not all, and more was seen",
+        "more was seen",
+    ],
 )
 def test_how_far_a_stream_has_come(marks: Any, reached: str) -> None:
     (of_topic,) = stream_offsets.parse({TOPIC: marks}).values()

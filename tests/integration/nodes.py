@@ -1,0 +1,112 @@
+"""What nodes read in these tests, and what can be seen of their processes."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import leaks
+import pytest
+from executor import TOPIC, Executor, until
+
+from sparkcache.config import CacheConfig
+from sparkcache_pulsar.testing import Entry, Message, ledger_objects, write_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ENTRIES = 60
+VALUE_BYTES = 20_000
+RUNS = 32
+CONFIG = CacheConfig(
+    run_bytes=64 << 10, loaders=1, request_timeout_s=20, startup_timeout_s=20
+)
+
+
+def write_topic(directory: Path, seed: int = 0) -> None:
+    for ledger in (3, 5):
+        entries = [
+            Entry(
+                (Message(bytes([seed, ledger, entry]) * (VALUE_BYTES // 3)),)
+            ).encode()
+            for entry in range(ENTRIES)
+        ]
+        objects = ledger_objects(TOPIC, ledger, entries, max_block_bytes=512 << 10)
+        write_directory(directory, objects)
+
+
+EITHER_ENGINE = pytest.mark.parametrize(
+    "executor",
+    [{}, {"engine": "ring", "segment_bytes": 512 << 10}],
+    ids=["runs", "ring"],
+    indirect=True,
+)
+
+
+def processes(executor: Executor) -> list[int]:
+    """The node and its loaders; the node is the first, as it is their parent."""
+    return leaks.processes_with(executor.marker)
+
+
+def stored_bytes(executor: Executor) -> int:
+    """Of all data objects of the topic."""
+    return sum(
+        path.stat().st_size
+        for path in executor.topic.iterdir()
+        if not path.name.endswith("-index")
+    )
+
+
+def only_warning(caplog: pytest.LogCaptureFixture) -> str:
+    [record] = [r for r in caplog.records if r.levelno >= logging.WARNING]
+    return record.getMessage()
+
+
+@contextmanager
+def frozen(pids: list[int]) -> Iterator[None]:
+    """Stop processes, so that they are all seen at one moment."""
+
+    def signal_all(number: int) -> None:
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+    def is_still(pid: int) -> bool:
+        try:
+            stat = Path(f"/proc/{pid}/stat").read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        return stat.rpartition(")")[2].split()[0] in "TZX"
+
+    signal_all(signal.SIGSTOP)
+    try:
+        until(lambda: all(map(is_still, pids)))
+        yield
+    finally:
+        signal_all(signal.SIGCONT)
+
+
+def memfd_bytes(executor: Executor, *tasks: int) -> int:
+    """Shared memory of the node, its loaders and these tasks, each piece once."""
+    return memfd_bytes_of([*processes(executor), *tasks])
+
+
+def memfd_bytes_of(pids: list[int]) -> int:
+    sizes = {}
+    for pid in pids:
+        try:
+            fds = list(Path(f"/proc/{pid}/fd").iterdir())
+        except (FileNotFoundError, PermissionError):
+            continue
+        for fd in fds:
+            try:
+                if str(fd.readlink()).startswith("/memfd:sparkcache"):
+                    status = fd.stat()
+                    sizes[status.st_ino] = status.st_size
+            except FileNotFoundError:
+                continue
+    return sum(sizes.values())

@@ -1,0 +1,147 @@
+"""Nodes and loaders that are killed, hang or do not start are not missed."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from executor import Executor, digest, until
+from nodes import EITHER_ENGINE, RUNS, only_warning, processes
+
+
+@EITHER_ENGINE
+def test_a_killed_node_is_not_missed(
+    executor: Executor, content: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    reading = executor.read()
+    first = [next(reading), next(reading)]
+    old = processes(executor)
+    os.kill(old[0], signal.SIGKILL)
+    assert digest([*first, *reading]) == content
+    assert "reading on without the cache" in only_warning(caplog)
+    until(lambda: not set(old) & set(processes(executor)))
+    assert digest(executor.read(1)) == content
+    assert len(processes(executor)) == 2
+    assert executor.metrics().requests > 0
+
+
+@EITHER_ENGINE
+def test_what_is_mapped_outlives_a_node_that_is_told_to_end(
+    executor: Executor, content: str
+) -> None:
+    reading = executor.read()
+    runs = [next(reading) for _ in range(RUNS // 2)]
+    os.kill(processes(executor)[0], signal.SIGTERM)
+    until(lambda: not processes(executor))
+    assert digest([*runs, *reading]) == content
+
+
+def test_a_node_killed_after_the_last_run_is_not_missed(
+    executor: Executor, content: str
+) -> None:
+    reading = executor.read()
+    runs = [next(reading) for _ in range(RUNS)]
+    os.kill(processes(executor)[0], signal.SIGKILL)
+    assert digest([*runs, *reading]) == content
+
+
+@EITHER_ENGINE
+def test_a_killed_loader_is_replaced(
+    executor: Executor, content: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    reading = executor.read()
+    first = [next(reading)]
+    node, loader = processes(executor)
+    os.kill(loader, signal.SIGKILL)
+    assert digest([*first, *reading]) == content
+    assert not caplog.records or max(r.levelno for r in caplog.records) < 30
+    assert executor.metrics().failures <= 1
+    until(lambda: len(processes(executor)) == 2)
+    assert processes(executor)[0] == node
+    assert loader not in processes(executor)
+
+
+def test_a_hung_loader_is_given_up(
+    executor: Executor, content: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = replace(executor.config, request_timeout_s=3)
+    reading = executor.read(config=config)
+    first = [next(reading)]
+    loader = processes(executor)[1]
+    os.kill(loader, signal.SIGSTOP)
+    assert digest([*first, *reading]) == content
+    assert "loader of this run died" in only_warning(caplog)
+    assert digest(executor.read(1, config=config)) == content
+    assert loader not in processes(executor)
+
+
+def test_a_hung_node_is_done_without(
+    executor: Executor, content: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    digest(executor.read())
+    reading = executor.read(1, config=replace(executor.config, request_timeout_s=1))
+    first = [next(reading)]
+    node = processes(executor)[0]
+    os.kill(node, signal.SIGSTOP)
+    try:
+        assert digest([*first, *reading]) == content
+    finally:
+        os.kill(node, signal.SIGCONT)
+    assert "timed out" in only_warning(caplog)
+
+
+@pytest.mark.parametrize(
+    "make_useless",
+    [
+        pytest.param(lambda path: path.rmdir(), id="it is not there"),
+        pytest.param(lambda path: (path / "sparkcache").touch(), id="a file is there"),
+        pytest.param(
+            lambda path: (path / "sparkcache").mkdir(mode=0o755), id="open to others"
+        ),
+        pytest.param(
+            lambda path: (path / "sparkcache/lock").mkdir(mode=0o700, parents=True),
+            id="the lock is a directory",
+        ),
+    ],
+)
+def test_a_useless_directory_does_no_harm(
+    executor: Executor,
+    content: str,
+    caplog: pytest.LogCaptureFixture,
+    make_useless: object,
+) -> None:
+    assert callable(make_useless)
+    make_useless(executor.directory)
+    if (executor.directory / "sparkcache/lock").is_dir():
+        (executor.directory / "sparkcache").chmod(0o700)
+    assert digest(executor.read()) == content
+    assert "reading without the cache" in only_warning(caplog)
+
+
+def test_why_a_node_does_not_start_is_told(
+    executor: Executor,
+    content: str,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (tmp_path / "msgspec.py").write_text("raise ImportError('broken on purpose')")
+    monkeypatch.syspath_prepend(tmp_path)
+    for stage in range(2):
+        caplog.clear()
+        assert digest(executor.read(stage)) == content
+        assert only_warning(caplog).endswith("ImportError: broken on purpose")
+
+
+def test_a_killed_starter_does_not_let_a_second_node_in(executor: Executor) -> None:
+    """The lock is held by what starts the node, not only by the task that wants it."""
+    tasks = [executor.start_task() for _ in range(2)]
+    until(lambda: bool(processes(executor)))
+    tasks[0].kill()
+    for task in tasks:
+        task.communicate()
+    executor.start_task().communicate()
+    assert len(processes(executor)) == 2

@@ -1,0 +1,72 @@
+"""How long a node lives, and where it begins."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+from executor import Executor, digest, until
+from nodes import RUNS, processes
+
+
+def test_a_node_ends_with_its_directory(executor: Executor) -> None:
+    digest(executor.read())
+    shutil.rmtree(executor.directory)
+    until(lambda: not processes(executor), deadline_s=3)
+
+
+def test_a_node_ends_with_its_jvm(executor: Executor) -> None:
+    """The JVM is what is called `java` above the task."""
+    code = """
+import pathlib, subprocess, sys
+pathlib.Path("/proc/self/comm").write_text("java")
+subprocess.run(sys.argv[1:], check=True)
+sys.stdin.read()
+"""
+    task = executor.start_task()
+    command = task.args
+    task.communicate()
+    os.kill(processes(executor)[0], signal.SIGKILL)
+    until(lambda: not processes(executor))
+    assert isinstance(command, list)
+    jvm = subprocess.Popen(
+        [sys.executable, "-c", code, *command],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    with jvm:
+        assert jvm.stdout is not None
+        assert jvm.stdout.readline()
+        assert len(processes(executor)) == 2
+        jvm.kill()
+    until(lambda: not processes(executor), deadline_s=3)
+
+
+def test_a_node_started_by_a_worker_with_little_memory_serves(
+    executor: Executor, content: str
+) -> None:
+    """Its limit is the node's too; shared memory that is not mapped is beyond it."""
+    limit = 2 << 30
+    task = executor.start_task(
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    )
+    out, said = task.communicate()
+    assert (out.strip(), said) == (content, "")
+    assert executor.metrics().requests == RUNS
+
+
+def test_a_node_is_reached_however_long_its_path_is(
+    executor: Executor, content: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = executor.directory / ("long" * 40)
+    directory.mkdir()
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{directory},/nowhere")
+    executor = replace(executor, directory=directory)
+    assert digest(executor.read()) == content
+    assert executor.metrics().requests == RUNS

@@ -1,0 +1,92 @@
+"""What a node is asked out of order, and what it tells."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from node_world import CONFIG, RUNS, SIZE, TOPIC, FakePeer, World
+
+from sparkcache.consumers import Consumer
+from sparkcache.consumers import Reader as ScanReader
+from sparkcache.fetch import Scan
+from sparkcache.model import ReadToken
+from sparkcache.node.messages import Open, Refused, Take, Told, ToldTopics
+from sparkcache.node.task import Task
+
+
+def test_who_speaks_another_version_is_refused() -> None:
+    world, peer = World(), FakePeer()
+    task = Task(peer)
+    scan = Scan("memory://bucket", CONFIG, ())
+    reader = ScanReader(ReadToken(0, 0), "scan", Consumer(TOPIC), 0)
+    world.service.open(task, Open(0, scan, reader, 0, CONFIG, ()))
+    [(answer, _)] = peer.sent
+    assert isinstance(answer, Refused)
+    assert task.scan is None
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        pytest.param([(0, 9)], id="a run it did not say it would read"),
+        pytest.param([(1, 0)], id="a stretch there is not"),
+        pytest.param([(-1, 0)], id="a stretch before the first"),
+        pytest.param([(0, 1), (0, 2)], id="another run before it has got one"),
+    ],
+)
+def test_who_asks_out_of_order_is_hung_up_on(asked: list[tuple[int, int]]) -> None:
+    world = World()
+    reader = world.of(0, 9)
+    for place in asked:
+        world.service.take(reader.task, Take(*place))
+    assert reader.is_closed
+
+
+def test_nobody_reads_backwards() -> None:
+    world = World()
+    world.loader()
+    reader = world.of(0, 9)
+    reader.ask()
+    reader.ask() if reader.wants_more else None
+    world.settle()
+    world.service.take(reader.task, Take(0, 0))
+    assert reader.is_closed
+
+
+def test_metrics_are_told() -> None:
+    world, peer = World(), FakePeer()
+    world.service.ask(peer)
+    assert peer.sent == [(Told(world.service.metrics()), None)]
+    world.service.ask_topics(peer)
+    assert peer.sent[1:] == [(ToldTopics(world.service.topic_metrics()), None)]
+
+
+def test_a_topic_is_counted_with_its_group() -> None:
+    world = World()
+    world.loader()
+    world.read(world.of(0, 2, group="shop/eu"))
+    world.read(world.of(0, 3))
+    (topic,) = world.service.topic_metrics()
+    assert (topic.topic, topic.group) == (TOPIC, "shop/eu")
+    assert (topic.requests, topic.hits, topic.prefetch_hits) == (5, 2, 2)
+    assert (topic.waits, topic.misses) == (0, 1)
+    assert (topic.inserts, topic.loaded_bytes, topic.served_bytes) == (
+        3,
+        3 * SIZE,
+        5 * SIZE,
+    )
+    assert (topic.runs, topic.kept_bytes, topic.evictions) == (3, 3 * SIZE, 0)
+    for reader in list(world.readers):
+        reader.leave()
+    world.service.configure(replace(CONFIG, max_bytes=SIZE))
+    (topic,) = world.service.topic_metrics()
+    assert (topic.runs, topic.kept_bytes, topic.evictions) == (1, SIZE, 2)
+
+
+@pytest.mark.parametrize(("start", "stop"), [(0, 0), (5, 3), (-1, 3), (0, RUNS + 1)])
+def test_who_wants_runs_that_there_are_not_is_hung_up_on(start: int, stop: int) -> None:
+    world = World()
+    reader = world.of(start, stop)
+    assert reader.is_closed
+    assert reader.task.scan is None
