@@ -218,6 +218,37 @@ def test_streams_and_scans_share_runs(table: Table, lake: Lake) -> None:
 
 
 @pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"startingVersion": "7"}, "option startingVersion=7: the newest version of"),
+        ({"startingVersion": "x"}, "must be the number of a version"),
+        ({"startingTimestamp": "2999-01-01"}, "is yet to come"),
+        ({"startingTimestamp": "soon"}, "option startingTimestamp='soon': must be"),
+        ({"startingVersion": "0", "startingTimestamp": "2026-01-01"}, "give one of"),
+        ({"versionAsOf": "0"}, "option versionAsOf: a stream goes on with the table"),
+        ({"timestampAsOf": "2999-01-01"}, "is yet to come"),
+        ({"startingOffsets": "latest"}, "option startingOffsets='latest': a table"),
+        ({"skipChangeCommits": "perhaps"}, "option skipChangeCommits='perhaps'"),
+    ],
+)
+def test_wrong_options(table: Table, options: dict[str, str], says: str) -> None:
+    table.append()
+    with pytest.raises(ConfigError, match=says):
+        table.stream(**options).initialOffset()
+
+
+def test_what_has_no_streams(lake: Lake, table: Table) -> None:
+    (lake.directory / "t").mkdir()
+    pq.write_table(pa.table({"id": [1]}), lake.directory / "t" / "a.parquet")
+    with pytest.raises(ConfigError, match="no Delta table but a folder"):
+        table.stream().initialOffset()
+    given = {"path": str(lake.directory), "topic": "t", "connector": "delta"}
+    source = SparkCacheSource({**given, "startingVersion": "0"})
+    with pytest.raises(ConfigError, match=r"startingVersion='0'.*spark\.readStream"):
+        source.reader(source.schema())
+
+
+@pytest.mark.parametrize(
     "late_by_ms", [0, 10_000], ids=["in order", "the last file is the oldest"]
 )
 def test_nodes_wait_for_what_a_batch_has_left(table: Table, late_by_ms: int) -> None:
@@ -247,34 +278,3 @@ def _antedate(commit: Path, by_ms: int) -> None:
         if "add" in action:
             action["add"]["modificationTime"] -= by_ms
     commit.write_text("\n".join(map(json.dumps, actions)))
-
-
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        ({"startingVersion": "7"}, "option startingVersion=7: the newest version of"),
-        ({"startingVersion": "x"}, "must be the number of a version"),
-        ({"startingTimestamp": "2999-01-01"}, "is yet to come"),
-        ({"startingTimestamp": "soon"}, "option startingTimestamp='soon': must be"),
-        ({"startingVersion": "0", "startingTimestamp": "2026-01-01"}, "give one of"),
-        ({"versionAsOf": "0"}, "option versionAsOf: a stream goes on with the table"),
-        ({"timestampAsOf": "2999-01-01"}, "is yet to come"),
-        ({"startingOffsets": "latest"}, "option startingOffsets='latest': a table"),
-        ({"skipChangeCommits": "perhaps"}, "option skipChangeCommits='perhaps'"),
-    ],
-)
-def test_wrong_options(table: Table, options: dict[str, str], says: str) -> None:
-    table.append()
-    with pytest.raises(ConfigError, match=says):
-        table.stream(**options).initialOffset()
-
-
-def test_what_has_no_streams(lake: Lake, table: Table) -> None:
-    (lake.directory / "t").mkdir()
-    pq.write_table(pa.table({"id": [1]}), lake.directory / "t" / "a.parquet")
-    with pytest.raises(ConfigError, match="no Delta table but a folder"):
-        table.stream().initialOffset()
-    given = {"path": str(lake.directory), "topic": "t", "connector": "delta"}
-    source = SparkCacheSource({**given, "startingVersion": "0"})
-    with pytest.raises(ConfigError, match=r"startingVersion='0'.*spark\.readStream"):
-        source.reader(source.schema())
