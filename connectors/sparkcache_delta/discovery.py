@@ -12,7 +12,10 @@ import logging
 import zlib
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from sparkcache.connector import LedgerMap, Snapshot
+from sparkcache.errors import SourceError
 from sparkcache.model import Ledger, placed
 from sparkcache_delta import calendar, extents
 from sparkcache_delta.conforming import find
@@ -122,13 +125,7 @@ def _numbered(
 def _extents(footer: Footer, form: Form, where: Where) -> Iterable[Extent]:
     """Yield the extents of a file that may have rows that are wanted."""
     metadata = footer.metadata
-    stored = metadata.schema.to_arrow_schema()
-    found = [
-        (field, find(field, stored, by_id=form.by_id))
-        for field in form.schema
-        if field.name not in (form.values or {})
-    ]
-    names = {field.name: stored.field(at).name for field, at in found if at is not None}
+    names = _names(footer, form)
     for groups in extents.row_groups(metadata):
         # Bounds of the old calendar mean other days; the log's do not.
         known = [
@@ -138,6 +135,22 @@ def _extents(footer: Footer, form: Form, where: Where) -> Iterable[Extent]:
         if sum(rows) and any(map(where.may_have, known, rows)):
             columns = frozenset(names.values())
             yield extents.extent(metadata, footer.object.size_bytes, groups, columns)
+
+
+def _names(footer: Footer, form: Form) -> dict[str, str]:
+    """Return the names of columns in a file, by ours. Raises SourceError."""
+    stored = footer.metadata.schema.to_arrow_schema()
+    try:
+        found = [
+            (field, find(field, stored, by_id=form.by_id))
+            for field in form.schema
+            if field.name not in (form.values or {})
+        ]
+    except pa.ArrowInvalid as error:
+        raise SourceError(
+            footer.object.uri, expected="the table's columns", found=str(error)
+        ) from error
+    return {field.name: stored.field(at).name for field, at in found if at is not None}
 
 
 def _known(file: DataFile, where: Where, form: Form) -> Mapping[str, Bounds]:

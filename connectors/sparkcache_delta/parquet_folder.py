@@ -66,6 +66,7 @@ class ParquetFolder:
             for field in footer.metadata.schema.to_arrow_schema()
         ]
         schema = pa.schema([*fields, *named.values()])
+        _require_distinct(schema.names, first)
         return Table(None, schema, by_id=False, partitions=[*kinds])
 
     def files(self) -> list[DataFile]:
@@ -136,14 +137,24 @@ class ParquetFolder:
         return {name: type_of(name, found) for name, found in texts.items()}
 
 
+def _require_distinct(names: Sequence[str], of: str) -> None:
+    """Raise ConfigError for names that are one to Spark."""
+    kept = {name.lower(): name for name in reversed(names)}
+    for name in names:
+        if kept[name.lower()] != name:
+            raise ConfigError(
+                f"{of}: there are both {kept[name.lower()]} and {name}, which is one "
+                "name to Spark; have the files written with another"
+            )
+
+
 def _of_spark(kind: pa.DataType, name: str) -> pa.DataType:
     """Return the type that Spark has for one of Parquet's; raises ConfigError."""
     if pa.types.is_struct(kind):
+        fields = list(_fields(kind))
+        _require_distinct([field.name for field in fields], f"column {name}")
         return pa.struct(
-            [
-                pa.field(field.name, _of_spark(field.type, name))
-                for field in _fields(kind)
-            ]
+            [pa.field(field.name, _of_spark(field.type, name)) for field in fields]
         )
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return pa.list_(_of_spark(kind.value_type, name))

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from sparkcache.config import CacheConfig
 from sparkcache.connector import Selection
-from sparkcache.errors import ConfigError
+from sparkcache.errors import ConfigError, SourceError
 from sparkcache.storage import Traffic, open_storage
 from sparkcache.testing.reading import read_topic
 from sparkcache_delta import DeltaConnector
@@ -46,9 +48,9 @@ def write(folder: Path, files: Mapping[str, pa.Table]) -> None:
         pq.write_table(table, path)
 
 
-def ours(folder: Path) -> list[Row]:
+def ours(folder: Path, **options: str) -> list[Row]:
     storage: Storage = open_storage(f"file://{folder}", CacheConfig(), Traffic())
-    options = CONNECTOR.pin(storage, Selection((".",)), {})
+    options = dict(CONNECTOR.pin(storage, Selection((".",)), options))
     rows, losses = read_topic(CONNECTOR, storage, ".", options)
     assert not losses
     return sorted((tuple(row.items()) for row in rows), key=str)
@@ -122,3 +124,79 @@ def test_columns_are_those_that_spark_finds(
     (tmp_path / "Day=2" / "empty").touch()
     assert ours(tmp_path) == theirs(spark, tmp_path)
     assert dict(ours(tmp_path)[0]) == {"Day": 1, "id": 1}
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        pytest.param({"userId": 1}, {"userid": 2}, id="a column"),
+        pytest.param({"Ä": 1, "b": 2}, {"B": 4, "ä": 3}, id="other letters and orders"),
+        pytest.param(
+            {"s": {"userId": 1, "l": [{"A": 1}]}},
+            {"S": {"L": [{"a": 2}], "userid": 2}},
+            id="in structs",
+        ),
+    ],
+)
+def test_names_of_columns_may_differ_in_case(
+    spark: SparkSession,
+    tmp_path: Path,
+    first: dict[str, object],
+    second: dict[str, object],
+) -> None:
+    rows = {"a": [first], "b": [second]}
+    write(tmp_path, {name: pa.Table.from_pylist(of) for name, of in rows.items()})
+    assert ours(tmp_path) == theirs(spark, tmp_path)
+
+
+def test_where_goes_by_columns_that_differ_in_case(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    numbers = {"a": {"userId": [1, 2]}, "b": {"userid": [2, 3]}, "c": {"USERID": [4]}}
+    write(tmp_path, {name: pa.table(of) for name, of in numbers.items()})
+    where = "userID >= 2 and userID < 4"
+    found = spark.read.parquet(str(tmp_path)).where(where).collect()
+    assert [row["userId"] for row in map(dict, ours(tmp_path, where=where))] == [
+        2,
+        2,
+        3,
+    ]
+    assert sorted(row.userId for row in found) == [2, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "says"),
+    [
+        pytest.param({"ab": 1}, {"aB": 1, "Ab": 2}, "could be aB or Ab", id="two"),
+        pytest.param(
+            {"s": {"ab": 1}},
+            {"s": {"aB": 1, "Ab": 2}},
+            "could be aB or Ab",
+            id="two in a struct",
+        ),
+        pytest.param({"a": 1, "A": 1}, {"a": 1}, "both a and A", id="of the table"),
+        pytest.param(
+            {"s": {"a": 1, "A": 1}}, {"s": {"a": 1}}, "both a and A", id="in its struct"
+        ),
+    ],
+)
+def test_names_that_are_one_are_refused(
+    spark: SparkSession,
+    tmp_path: Path,
+    first: dict[str, object],
+    second: dict[str, object],
+    says: str,
+) -> None:
+    rows = {"1": [first], "2": [second]}
+    write(tmp_path, {name: pa.Table.from_pylist(of) for name, of in rows.items()})
+    with pytest.raises((PySparkException, Py4JJavaError)):
+        theirs(spark, tmp_path)
+    with pytest.raises((ConfigError, SourceError), match=says):
+        ours(tmp_path)
+
+
+def test_a_column_that_folders_name_is_not_read(tmp_path: Path) -> None:
+    random = np.random.default_rng(1).bytes(2 << 20)
+    rows = pa.table({"id": [1], "day": [random], "n": [2]})
+    write(tmp_path, {"Day=7/a": rows})
+    assert ours(tmp_path) == [(("id", 1), ("Day", 7), ("n", 2))]
