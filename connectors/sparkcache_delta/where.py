@@ -4,8 +4,10 @@ Comparisons as SQL has them, all of which must hold:
 
     day >= '2026-01-31' and shop in ('eu', 'us') and note is not null
 
-They mean what they mean in Spark: nothing compares with null, and NaN is greater than
-any other number.
+They mean what they mean in Spark: nothing compares with null, NaN is greater than any
+other number, and values of `float` compare as those of `double`. But times that say no
+zone are in UTC, not in the session's, and what Spark would convert row by row, such as
+texts that are compared with numbers, is refused.
 """
 
 from __future__ import annotations
@@ -54,7 +56,7 @@ class Comparison:
     Attributes:
         column: The column's name.
         sign: How they are compared.
-        values: With what; Arrow's, of the column's type.
+        values: With what; Arrow's, of the column's type, or `double` for `float`.
 
     """
 
@@ -64,6 +66,8 @@ class Comparison:
 
     def rows(self, column: pa.Array) -> pa.Array:
         """Tell for which rows it holds; null counts as no."""
+        if pa.types.is_float32(column.type):
+            column = column.cast(pa.float64())
         if self.sign == _NULL:
             return column.is_null()
         if self.sign == _NOT_NULL:
@@ -193,12 +197,12 @@ class _Parser:
             return Comparison(field.name, _NOT_NULL if is_not else _NULL, None)
         if sign == _IN:
             self._expect("(")
-            texts = [self._literal()]
+            texts = [self._literal(field)]
             while self._takes(","):
-                texts.append(self._literal())
+                texts.append(self._literal(field))
             self._expect(")")
         elif sign in _COMPARE:
-            texts = [self._literal()]
+            texts = [self._literal(field)]
         else:
             raise ValueError(f"{sign!r} is not a comparison")
         return Comparison(field.name, sign, _values(texts, field))
@@ -215,11 +219,18 @@ class _Parser:
             raise ValueError(f"column {name} is of type {found[0].type}")
         return found[0]
 
-    def _literal(self) -> str:
+    def _literal(self, field: pa.Field) -> str:
         kind, text = self._next()
+        if kind == "text":
+            return text
         is_word = kind == "word" and text.lower() in ("true", "false")
-        if kind not in ("text", "number") and not is_word:
+        if kind != "number" and not is_word:
             raise ValueError(f"{text!r} is not a value")
+        if pa.types.is_string(field.type) or pa.types.is_binary(field.type):
+            raise ValueError(
+                f"column {field.name} is of type {field.type} and {text} is not, so "
+                f"that Spark would convert each row; quote it: '{text}'"
+            )
         return text
 
     def _expect(self, wanted: str) -> None:
@@ -256,9 +267,11 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _values(texts: list[str], field: pa.Field) -> pa.Array:
-    """Return values of a column's type; raises ValueError."""
+    """Return values to compare a column with; raises ValueError."""
     values = pa.array(texts, pa.string())
     try:
+        if pa.types.is_float32(field.type):
+            return values.cast(pa.float64())
         if pa.types.is_timestamp(field.type) and field.type.tz is not None:
             return _instants(values).cast(field.type)
         return values.cast(field.type)
