@@ -23,6 +23,7 @@ from sparkcache_delta.decode import constant
 from sparkcache_delta.footers import read_footers
 from sparkcache_delta.form import Form
 from sparkcache_delta.names import only, place
+from sparkcache_delta.partition_times import in_zone
 from sparkcache_delta.pinned import decoding, pin
 from sparkcache_delta.row_groups import bounds
 from sparkcache_delta.table import Bounds
@@ -86,8 +87,9 @@ def ledger_maps(
     """
     form = Form.parse(decoding(options))
     where = Where.parse(options, form.plain_schema())
+    zoned = (in_zone(file, form.schema, options) for file in files)
     wanted = [
-        file for file in files if where.may_have(_known(file, where, form), file.rows)
+        file for file in zoned if where.may_have(_known(file, where, form), file.rows)
     ]
     footers = read_footers(storage, wanted)
     topic_place = placed(topic, storage.root)

@@ -6,8 +6,8 @@ Comparisons as SQL has them, all of which must hold:
 
 They mean what they mean in Spark: nothing compares with null, NaN is greater than any
 other number, and values of `float` compare as those of `double`. But times that say no
-zone are in UTC, not in the session's, and what Spark would convert row by row, such as
-texts that are compared with numbers, is refused.
+zone are in that of the option `timeZone`, or in UTC, not in the session's, and what
+Spark would convert row by row, such as texts compared with numbers, is refused.
 """
 
 from __future__ import annotations
@@ -15,16 +15,18 @@ from __future__ import annotations
 import operator
 import re
 from dataclasses import dataclass
+from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from sparkcache.errors import ConfigError
-from sparkcache_delta.options import WHERE
+from sparkcache_delta.options import WHERE, zone
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from datetime import tzinfo
 
     from sparkcache_delta.table import Bounds
 
@@ -144,7 +146,8 @@ class Where:
         if not text:
             return cls()
         try:
-            return cls(tuple(_Parser(text, schema).comparisons()))
+            parser = _Parser(text, schema, zone(options) or UTC)
+            return cls(tuple(parser.comparisons()))
         except ValueError as error:
             raise ConfigError(
                 f"option {WHERE}={text!r}: {error}; give comparisons with `and` "
@@ -174,7 +177,8 @@ class Where:
 class _Parser:
     """Reads comparisons. Raises ValueError."""
 
-    def __init__(self, text: str, schema: pa.Schema) -> None:
+    def __init__(self, text: str, schema: pa.Schema, zone: tzinfo) -> None:
+        self._zone = zone
         self._tokens = list(_tokens(text))
         self._schema = schema
 
@@ -205,7 +209,7 @@ class _Parser:
             texts = [self._literal(field)]
         else:
             raise ValueError(f"{sign!r} is not a comparison")
-        return Comparison(field.name, sign, _values(texts, field))
+        return Comparison(field.name, sign, _values(texts, field, self._zone))
 
     def _field(self, name: str) -> pa.Field:
         found = [field for field in self._schema if field.name == name]
@@ -266,14 +270,14 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
         at = found.end()
 
 
-def _values(texts: list[str], field: pa.Field) -> pa.Array:
+def _values(texts: list[str], field: pa.Field, zone: tzinfo) -> pa.Array:
     """Return values to compare a column with; raises ValueError."""
     values = pa.array(texts, pa.string())
     try:
         if pa.types.is_float32(field.type):
             return values.cast(pa.float64())
         if pa.types.is_timestamp(field.type) and field.type.tz is not None:
-            return _instants(values).cast(field.type)
+            return _instants(values, zone).cast(field.type)
         return values.cast(field.type)
     except pa.ArrowException as error:
         raise ValueError(
@@ -281,9 +285,11 @@ def _values(texts: list[str], field: pa.Field) -> pa.Array:
         ) from None
 
 
-def _instants(values: pa.Array) -> pa.Array:
-    """Read times, those that say no zone as in UTC."""
+def _instants(values: pa.Array, zone: tzinfo) -> pa.Array:
+    """Read times, those that say no zone as in that one."""
     try:
         return values.cast(pa.timestamp("us", "UTC"))
     except pa.ArrowInvalid:
-        return values.cast(pa.timestamp("us"))
+        local = values.cast(pa.timestamp("us")).to_pylist()
+        times = [time.replace(tzinfo=zone) for time in local]
+        return pa.array(times, pa.timestamp("us", "UTC"))
