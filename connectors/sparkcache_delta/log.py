@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from sparkcache.errors import ConfigError, SourceError
 from sparkcache_delta import options as asked
 from sparkcache_delta.logged_files import data_files
-from sparkcache_delta.partition_times import times, without_zone
+from sparkcache_delta.partition_times import as_logged, times, without_zone
 from sparkcache_delta.table import Table
 from sparkcache_delta.version_times import first_since, version_at
 
@@ -147,12 +147,15 @@ class Log:
         """Return the data files, or those of these names. Raises SourceError."""
         schema = self.table().schema
         with _translated(self._place, {}):
-            actions = pa.table(self._table.get_add_actions(flatten=False))
+            actions = as_logged(
+                pa.table(self._table.get_add_actions(flatten=False)),
+                self._local_times(schema),
+            )
             if names is not None:
                 wanted = pa.array(names, pa.string())
                 actions = actions.filter(pc.is_in(actions["path"], wanted))
             deleted = self._deleted() if actions.num_rows else {}
-        return data_files(actions, schema, self.uri, deleted, self._local_times(schema))
+        return data_files(actions, schema, self.uri, deleted)
 
     def uri(self, path: str) -> str:
         """Return where a file lies; its name in the log is that of a URI."""

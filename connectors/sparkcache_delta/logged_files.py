@@ -24,7 +24,6 @@ def data_files(
     schema: pa.Schema,
     uri: Callable[[str], str],
     deleted: Mapping[str, Bools],
-    local: Mapping[str, Mapping[str, str]],
 ) -> list[DataFile]:
     """Return the files that actions have added.
 
@@ -33,7 +32,6 @@ def data_files(
         schema: The table's columns.
         uri: Where a file lies, by its name in the log.
         deleted: Which rows are deleted, by where the file lies.
-        local: Times of partitions that say no zone, by their columns.
 
     """
     return [
@@ -46,23 +44,18 @@ def data_files(
             _bounds(action, schema),
             deleted.get(place),
         )
-        for action, values in zip(
-            actions.to_pylist(), _texts(actions, local), strict=True
-        )
+        for action, values in zip(actions.to_pylist(), _texts(actions), strict=True)
     ]
 
 
-def _texts(
-    actions: pa.Table, local: Mapping[str, Mapping[str, str]]
-) -> list[dict[str, str | None]]:
+def _texts(actions: pa.Table) -> list[dict[str, str | None]]:
     """Return the partitions' values of each file as texts that Arrow reads again."""
     if "partition" not in actions.column_names:
         return [{} for _ in range(actions.num_rows)]
     values = actions.column("partition").combine_chunks()
     kind = values.type
     texts = {
-        kind.field(at).name: _text(values.field(at), local.get(kind.field(at).name, {}))
-        for at in range(kind.num_fields)
+        kind.field(at).name: _text(values.field(at)) for at in range(kind.num_fields)
     }
     return [
         {name: column[row] for name, column in texts.items()}
@@ -70,10 +63,10 @@ def _texts(
     ]
 
 
-def _text(values: pa.Array, local: Mapping[str, str]) -> list[str | None]:
+def _text(values: pa.Array) -> list[str | None]:
     if not pa.types.is_binary(values.type):
         texts: list[str | None] = values.cast(pa.string()).to_pylist()
-        return [text and local.get(text.removesuffix("Z"), text) for text in texts]
+        return texts
     return [None if value is None else value.hex() for value in values.to_pylist()]
 
 

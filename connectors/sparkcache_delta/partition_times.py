@@ -48,6 +48,21 @@ def without_zone(
     return {name: texts for name, texts in found.items() if texts}
 
 
+def as_logged(actions: pa.Table, local: Mapping[str, Mapping[str, str]]) -> pa.Table:
+    """Return what files were added, with those values that say no zone as texts."""
+    if not local:
+        return actions
+    values = actions.column("partition").combine_chunks()
+    names = [field.name for field in values.type]
+    children = [
+        _told(values.field(name), local[name]) if name in local else values.field(name)
+        for name in names
+    ]
+    told = pa.StructArray.from_arrays(children, names)
+    at = actions.schema.get_field_index("partition")
+    return actions.set_column(at, "partition", told)
+
+
 def in_zone(file: DataFile, schema: pa.Schema, options: Mapping[str, str]) -> DataFile:
     """Return a file with values that all say a zone; raises ConfigError."""
     values = dict(file.values)
@@ -88,6 +103,12 @@ def _without_zone(
         text: text + _MAYBE if text in both else text
         for text in _written((text for text in texts - zoned if text), None)
     }
+
+
+def _told(times: pa.Array, local: Mapping[str, str]) -> pa.Array:
+    texts = times.cast(pa.string()).to_pylist()
+    told = [text and local.get(text.removesuffix("Z"), text) for text in texts]
+    return pa.array(told, pa.string())
 
 
 def _written(texts: Iterable[str], zone: str | None) -> list[str]:

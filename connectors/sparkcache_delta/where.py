@@ -148,7 +148,7 @@ class Where:
         try:
             parser = _Parser(text, schema, zone(options) or UTC)
             return cls(tuple(parser.comparisons()))
-        except ValueError as error:
+        except (ValueError, OverflowError) as error:
             raise ConfigError(
                 f"option {WHERE}={text!r}: {error}; give comparisons with `and` "
                 "between them, such as day >= '2026-01-31' and shop in ('eu', 'us')"
@@ -291,5 +291,5 @@ def _instants(values: pa.Array, zone: tzinfo) -> pa.Array:
         return values.cast(pa.timestamp("us", "UTC"))
     except pa.ArrowInvalid:
         local = values.cast(pa.timestamp("us")).to_pylist()
-        times = [time.replace(tzinfo=zone) for time in local]
+        times = [time.replace(tzinfo=zone).astimezone(UTC) for time in local]
         return pa.array(times, pa.timestamp("us", "UTC"))

@@ -111,6 +111,12 @@ def test_bounds_never_hide_a_row(values: list[int | None], comparison: str) -> N
         assert where.may_have({}, None)
 
 
+def test_a_time_that_is_none_in_the_zone() -> None:
+    options = {"where": "at > '0001-01-01'", "timeZone": "Europe/Zurich"}
+    with pytest.raises(ConfigError, match=r"option where=.*out of range"):
+        Where.parse(options, BATCH.schema)
+
+
 def test_bounds_rule_files_out() -> None:
     schema = pa.schema([("n", pa.int64()), ("x", pa.float64())])
 
