@@ -1,6 +1,6 @@
 """Arrays as a file has them become arrays as the table has them.
 
-A file may have columns under other names (column mapping), narrower ones (widened
+A file may have columns under other names (column mapping, case), narrower ones (widened
 since), fewer (added since) or more (dropped since); the same in structs at any depth.
 """
 
@@ -29,15 +29,27 @@ def physical_name(field: pa.Field) -> str:
 
 
 def find(field: pa.Field, stored: Iterable[pa.Field], *, by_id: bool) -> int | None:
-    """Return which of the fields of a file is a table's; None if none is."""
-    for index, other in enumerate(stored):
-        if by_id:
-            number = (other.metadata or {}).get(_FIELD_ID)
-            if number is not None and number == (field.metadata or {}).get(ID):
-                return index
-        elif other.name == physical_name(field):
-            return index
-    return None
+    """Return which of the fields of a file is a table's; None if none is.
+
+    As in Spark a name may differ in case, if there is just one such; raises
+    pa.ArrowInvalid if there are several, and none is the same.
+    """
+    if by_id:
+        return _with_id((field.metadata or {}).get(ID), stored)
+    name = physical_name(field)
+    alike = {
+        other.name: index
+        for index, other in enumerate(stored)
+        if other.name.lower() == name.lower()
+    }
+    if name in alike or not alike:
+        return alike.get(name)
+    if len(alike) > 1:
+        raise pa.ArrowInvalid(
+            f"column {name} could be {' or '.join(alike)}: they differ in case alone"
+        )
+    (found,) = alike.values()
+    return found
 
 
 def conform(array: pa.Array, field: pa.Field, *, by_id: bool) -> pa.Array:
@@ -59,6 +71,13 @@ def conform(array: pa.Array, field: pa.Field, *, by_id: bool) -> pa.Array:
             array.offsets, keys, items, of, mask=_nulls(array)
         )
     return array if array.type == kind else array.cast(kind)
+
+
+def _with_id(number: bytes | None, stored: Iterable[pa.Field]) -> int | None:
+    for index, other in enumerate(stored):
+        if number is not None and (other.metadata or {}).get(_FIELD_ID) == number:
+            return index
+    return None
 
 
 def _struct(array: pa.Array, kind: pa.DataType, *, by_id: bool) -> pa.Array:

@@ -12,7 +12,10 @@ import logging
 import zlib
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from sparkcache.connector import LedgerMap, Snapshot
+from sparkcache.errors import SourceError
 from sparkcache.model import Ledger, placed
 from sparkcache_delta import calendar, extents
 from sparkcache_delta.conforming import find
@@ -20,6 +23,7 @@ from sparkcache_delta.decode import constant
 from sparkcache_delta.footers import read_footers
 from sparkcache_delta.form import Form
 from sparkcache_delta.names import only, place
+from sparkcache_delta.partition_times import in_zone
 from sparkcache_delta.pinned import decoding, pin
 from sparkcache_delta.row_groups import bounds
 from sparkcache_delta.table import Bounds
@@ -83,8 +87,9 @@ def ledger_maps(
     """
     form = Form.parse(decoding(options))
     where = Where.parse(options, form.plain_schema())
+    zoned = (in_zone(file, form.schema, options) for file in files)
     wanted = [
-        file for file in files if where.may_have(_known(file, where, form), file.rows)
+        file for file in zoned if where.may_have(_known(file, where, form), file.rows)
     ]
     footers = read_footers(storage, wanted)
     topic_place = placed(topic, storage.root)
@@ -122,13 +127,7 @@ def _numbered(
 def _extents(footer: Footer, form: Form, where: Where) -> Iterable[Extent]:
     """Yield the extents of a file that may have rows that are wanted."""
     metadata = footer.metadata
-    stored = metadata.schema.to_arrow_schema()
-    found = [
-        (field, find(field, stored, by_id=form.by_id))
-        for field in form.schema
-        if field.name not in (form.values or {})
-    ]
-    names = {field.name: stored.field(at).name for field, at in found if at is not None}
+    names = _names(footer, form)
     for groups in extents.row_groups(metadata):
         # Bounds of the old calendar mean other days; the log's do not.
         known = [
@@ -138,6 +137,22 @@ def _extents(footer: Footer, form: Form, where: Where) -> Iterable[Extent]:
         if sum(rows) and any(map(where.may_have, known, rows)):
             columns = frozenset(names.values())
             yield extents.extent(metadata, footer.object.size_bytes, groups, columns)
+
+
+def _names(footer: Footer, form: Form) -> dict[str, str]:
+    """Return the names of columns in a file, by ours. Raises SourceError."""
+    stored = footer.metadata.schema.to_arrow_schema()
+    try:
+        found = [
+            (field, find(field, stored, by_id=form.by_id))
+            for field in form.schema
+            if field.name not in (form.values or {})
+        ]
+    except pa.ArrowInvalid as error:
+        raise SourceError(
+            footer.object.uri, expected="the table's columns", found=str(error)
+        ) from error
+    return {field.name: stored.field(at).name for field, at in found if at is not None}
 
 
 def _known(file: DataFile, where: Where, form: Form) -> Mapping[str, Bounds]:

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from sparkcache.errors import ConfigError, SourceError
 from sparkcache_delta import options as asked
 from sparkcache_delta.logged_files import data_files
+from sparkcache_delta.partition_times import as_logged, times, without_zone
 from sparkcache_delta.table import Table
 from sparkcache_delta.version_times import first_since, version_at
 
@@ -139,13 +140,17 @@ class Log:
             metadata = self._table.metadata()
         mode = metadata.configuration.get(_MAPPING_MODE, "none")
         partitions = list(metadata.partition_columns)
-        return Table(self._table.version(), schema, mode == "id", partitions)
+        local = self._local_times(schema)
+        return Table(self._table.version(), schema, mode == "id", partitions, local)
 
     def files(self, names: Collection[str] | None = None) -> list[DataFile]:
         """Return the data files, or those of these names. Raises SourceError."""
         schema = self.table().schema
         with _translated(self._place, {}):
-            actions = pa.table(self._table.get_add_actions(flatten=False))
+            actions = as_logged(
+                pa.table(self._table.get_add_actions(flatten=False)),
+                self._local_times(schema),
+            )
             if names is not None:
                 wanted = pa.array(names, pa.string())
                 actions = actions.filter(pc.is_in(actions["path"], wanted))
@@ -160,6 +165,12 @@ class Log:
             scheme = _SCHEMES.get(scheme, scheme)
             return f"file:///{place}" if scheme == "file" else f"{scheme}://{place}"
         return f"{self._place}/{unquote(path)}"
+
+    def _local_times(self, schema: pa.Schema) -> dict[str, dict[str, str]]:
+        """Return the times of partitions that say no zone."""
+        with _translated(self._place, {}):
+            fields = times(schema, self._table.metadata().partition_columns)
+            return without_zone(fields, self._table.partitions()) if fields else {}
 
     def _deleted(self) -> dict[str, Bools]:
         """Return which rows are deleted, of the files that have such."""

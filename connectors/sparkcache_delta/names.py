@@ -40,6 +40,11 @@ def place(root: str, topic: str) -> str:
     return root if topic == ROOT else f"{root}/{topic}"
 
 
+def below(root: str, place: str) -> str:
+    """Return the name of the table that lies in a place below a root."""
+    return place.removeprefix(f"{root}/")
+
+
 def position(topic: str, text: str) -> Position:
     """Raise ConfigError: there are no positions."""
     of = f"of {topic}" if topic else "of a table"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
 
 from sparkcache.errors import ConfigError
 from sparkcache.units import parse_bool
@@ -16,6 +17,7 @@ VERSION = "versionAsOf"
 TIMESTAMP = "timestampAsOf"
 COLUMNS = "columns"
 WHERE = "where"
+ZONE = "timeZone"
 STARTING_VERSION = "startingVersion"
 STARTING_TIMESTAMP = "startingTimestamp"
 SKIP_CHANGES = "skipChangeCommits"
@@ -24,7 +26,7 @@ LATEST = "latest"
 STREAM_NAMES = frozenset(
     {STARTING_VERSION, STARTING_TIMESTAMP, SKIP_CHANGES, IGNORE_DELETES}
 )
-NAMES = frozenset({VERSION, TIMESTAMP, COLUMNS, WHERE}) | STREAM_NAMES
+NAMES = frozenset({VERSION, TIMESTAMP, COLUMNS, WHERE, ZONE}) | STREAM_NAMES
 
 _OF_LOGS = ("startingTime", "endingTime")
 
@@ -37,6 +39,7 @@ def check(options: Mapping[str, str]) -> None:
                 f"option {name}: a table has no time of its own; name the column: "
                 "where=\"day >= '2026-01-31'\""
             )
+    zone(options)
     version(options)
     timestamp(options)
     starting_version(options)
@@ -84,7 +87,7 @@ def skips(options: Mapping[str, str], name: str) -> bool:
 
 
 def timestamp(options: Mapping[str, str], name: str = TIMESTAMP) -> datetime | None:
-    """Return the time that was asked for, in UTC if it says no zone."""
+    """Return the time that was asked for; raises ConfigError."""
     text = options.get(name)
     if text is None:
         return None
@@ -95,7 +98,23 @@ def timestamp(options: Mapping[str, str], name: str = TIMESTAMP) -> datetime | N
             f"option {name}={text!r}: must be a time such as 2026-01-31 or "
             "2026-01-31T12:00:00Z"
         ) from None
-    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+    if time.tzinfo is None:
+        time = time.replace(tzinfo=zone(options) or UTC)
+    return time
+
+
+def zone(options: Mapping[str, str]) -> ZoneInfo | None:
+    """Return the zone of times that say none, if it was given; raises ConfigError."""
+    text = options.get(ZONE)
+    if text is None:
+        return None
+    try:
+        return ZoneInfo(text.strip())
+    except (ValueError, OSError, LookupError):
+        raise ConfigError(
+            f"option {ZONE}={text!r}: must be the name of a time zone, such as UTC or "
+            "Europe/Zurich"
+        ) from None
 
 
 def columns(options: Mapping[str, str]) -> list[str] | None:

@@ -1,30 +1,32 @@
 """A folder of Parquet files as a table, as Spark reads it.
 
 Its columns are those of its first file, then those that folders name, such as
-`day=2026-01-31`. Files and folders whose names begin with `_` or `.` are none of it.
+`day=2026-01-31`; a column that is both has the folders' values.
 """
 
 from __future__ import annotations
 
-import re
-from decimal import Decimal
 from functools import cached_property
 from typing import TYPE_CHECKING
-from urllib.parse import unquote
 
 import pyarrow as pa
 
 from sparkcache.errors import ConfigError
 from sparkcache_delta import options as asked
 from sparkcache_delta.footers import read_footer
+from sparkcache_delta.names import below
+from sparkcache_delta.partition_folders import is_hidden, values_of_files
+from sparkcache_delta.partition_types import type_of
 from sparkcache_delta.table import DataFile, Table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from sparkcache.connector import Storage
+    from sparkcache_delta.partition_folders import Values
 
-_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+_LOG = "_delta_log"
+_MOST_NAMED = 3
 _WIDER = {
     pa.uint8(): pa.int16(),
     pa.uint16(): pa.int32(),
@@ -32,10 +34,6 @@ _WIDER = {
     pa.uint64(): pa.decimal128(20, 0),
     pa.float16(): pa.float32(),
 }
-_WHOLE = re.compile(r"[+-]?\d+")
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
-_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
-_LIKE_TIME = re.compile(r"\d{4}-\d{1,2}-\d{1,2}[ T]\d.*")
 
 
 class ParquetFolder:
@@ -58,110 +56,105 @@ class ParquetFolder:
 
     def table(self) -> Table:
         """Return the columns. Raises ConfigError, SourceError."""
-        first = self._paths[0]
-        footer = read_footer(self._storage, self._uri(first), None)
+        first = self._uri(next(iter(self._paths if self._is_parted else self._files)))
+        footer = read_footer(self._storage, first, None)
+        kinds = self._kinds()
+        named = {name.lower(): pa.field(name, kind) for name, kind in kinds.items()}
         fields = [
-            pa.field(field.name, _of_spark(field.type, field.name))
+            named.pop(field.name.lower(), None)
+            or pa.field(field.name, _of_spark(field.type, field.name))
             for field in footer.metadata.schema.to_arrow_schema()
         ]
-        kinds = self._kinds()
-        kept = [field for field in fields if field.name not in kinds]
-        named = [pa.field(name, kind) for name, kind in kinds.items()]
-        return Table(None, pa.schema(kept + named), by_id=False, partitions=[*kinds])
+        schema = pa.schema([*fields, *named.values()])
+        _require_distinct(schema.names, first)
+        return Table(None, schema, by_id=False, partitions=[*kinds])
 
     def files(self) -> list[DataFile]:
         """Return the files in the order of their names."""
         return [
-            DataFile(self._uri(path), number, values=_values(path))
-            for number, path in enumerate(self._paths)
+            DataFile(self._uri(path), number, values=values)
+            for number, (path, values) in enumerate(self._files.items())
         ]
 
     @cached_property
-    def _paths(self) -> list[str]:
-        before = f"{self._place}/"
-        names = (found.uri for found in self._storage.list())
-        inside = (name.removeprefix(before) for name in names if name > before)
-        paths = [
-            path
-            for path in inside
-            if "://" not in path
-            and not any(part[:1] in ("_", ".") for part in path.split("/"))
-        ]
-        if not paths:
+    def _files(self) -> dict[str, Values]:
+        """The files that Spark reads, with the values of the partition columns."""
+        files = values_of_files(self._place, self._paths)
+        if not files:
             raise ConfigError(
-                f"{self._place}: there is neither a Delta table nor a Parquet file"
+                f"{self._place}: there is neither a Delta table nor a Parquet file, in "
+                "itself or in folders such as day=2026-01-31"
             )
-        return paths
+        return files
+
+    @cached_property
+    def _paths(self) -> list[str]:
+        """All files below that are not hidden, whether Spark reads them or not."""
+        before = f"{self._place}/"
+        found = [
+            (one.uri.removeprefix(before), one.size_bytes)
+            for one in self._storage.list()
+            if one.uri.startswith(before)
+        ]
+        self._require_no_tables(path for path, _ in found)
+        return [path for path, size in found if size and not is_hidden(path)]
+
+    def _require_no_tables(self, paths: Iterable[str]) -> None:
+        """Raise ConfigError if there are Delta tables: files of theirs may be gone."""
+        logs = (f"/{path}".partition(f"/{_LOG}/") for path in paths)
+        found = {folder.lstrip("/") for folder, log, _ in logs if log}
+        tables = sorted(table for table in found if not is_hidden(table))
+        if "" in tables:
+            raise ConfigError(
+                f"{self._place}: there is a {_LOG}, but no version of a table in it"
+            )
+        if tables:
+            raise ConfigError(self._said_of(tables))
+
+    def _said_of(self, tables: Sequence[str]) -> str:
+        topics = [below(self._storage.root, self._uri(table)) for table in tables]
+        others = len(topics) - _MOST_NAMED
+        named = ", ".join(topics[:_MOST_NAMED])
+        more = f" and {others} more" if others > 0 else ""
+        return (
+            f"{self._place} is no Delta table, but there are some below it: {named}"
+            f"{more}; name the one that is meant: topic={topics[0]!r}"
+        )
 
     def _uri(self, path: str) -> str:
         return f"{self._place}/{path}"
 
+    @property
+    def _is_parted(self) -> bool:
+        return any(self._files.values())
+
     def _kinds(self) -> dict[str, pa.DataType]:
         """Return the type of each partition column, that which fits all values."""
         texts: dict[str, set[str]] = {}
-        for path in self._paths:
-            for name, text in _values(path).items():
+        for values in self._files.values():
+            for name, text in values.items():
                 texts.setdefault(name, set()).update([] if text is None else [text])
-        return {name: _kind(name, found) for name, found in texts.items()}
+        return {name: type_of(name, found) for name, found in texts.items()}
 
 
-def _values(path: str) -> dict[str, str | None]:
-    """Return what the folders of a file say."""
-    return dict(_named(part) for part in path.split("/")[:-1] if "=" in part)
-
-
-def _named(folder: str) -> tuple[str, str | None]:
-    name, _, text = folder.partition("=")
-    return unquote(name), None if text == _NO_VALUE else unquote(text)
-
-
-def _kind(name: str, texts: Iterable[str]) -> pa.DataType:
-    """Return the type that Spark finds for values of a partition; raises ConfigError.
-
-    For times it goes by the session's zone, and for what is more than a long's it has
-    decimals of as many digits.
-    """
-    found = list(texts)
-    if not found:
-        return pa.string()
-    if any(map(_LIKE_TIME.fullmatch, found)):
-        raise _unclear(name, found, "times")
-    if all(map(_NUMBER.fullmatch, found)):
-        if any(map(_is_decimal, found)):
-            raise _unclear(name, found, "decimals")
-        if not all(map(_WHOLE.fullmatch, found)):
-            return pa.float64()
-        return pa.int32() if all(_fits(text, 32) for text in found) else pa.int64()
-    return pa.date32() if all(map(_DAY.fullmatch, found)) else pa.string()
-
-
-def _is_decimal(text: str) -> bool:
-    """Tell whether a number is a decimal to Java: no long, and without a fraction."""
-    if _WHOLE.fullmatch(text):
-        return not _fits(text, 64)
-    exponent = Decimal(text).as_tuple().exponent
-    return isinstance(exponent, int) and exponent >= 0
-
-
-def _fits(text: str, bits: int) -> bool:
-    return -(1 << (bits - 1)) <= int(text) < 1 << (bits - 1)
-
-
-def _unclear(name: str, texts: list[str], kind: str) -> ConfigError:
-    return ConfigError(
-        f"partition {name}={texts[0]}: Spark would read such as {kind}, which is not "
-        "supported of a folder; have Delta keep the table, where columns have types"
-    )
+def _require_distinct(names: Sequence[str], of: str) -> None:
+    """Raise ConfigError for names that are one to Spark."""
+    kept = {name.lower(): name for name in reversed(names)}
+    for name in names:
+        if kept[name.lower()] != name:
+            raise ConfigError(
+                f"{of}: there are both {kept[name.lower()]} and {name}, which is one "
+                "name to Spark; have the files written with another"
+            )
 
 
 def _of_spark(kind: pa.DataType, name: str) -> pa.DataType:
     """Return the type that Spark has for one of Parquet's; raises ConfigError."""
     if pa.types.is_struct(kind):
+        fields = list(_fields(kind))
+        _require_distinct([field.name for field in fields], f"column {name}")
         return pa.struct(
-            [
-                pa.field(field.name, _of_spark(field.type, name))
-                for field in _fields(kind)
-            ]
+            [pa.field(field.name, _of_spark(field.type, name)) for field in fields]
         )
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return pa.list_(_of_spark(kind.value_type, name))

@@ -10,6 +10,7 @@ from sparkcache.errors import ConfigError
 from sparkcache_delta import options as asked
 from sparkcache_delta.form import NO_FORM, Form
 from sparkcache_delta.names import place
+from sparkcache_delta.partition_times import require_zone
 from sparkcache_delta.tables import find_table
 from sparkcache_delta.where import Where
 
@@ -29,6 +30,9 @@ def pin(storage: Storage, topic: str, options: Mapping[str, str]) -> dict[str, s
     found = find_table(storage, place(storage.root, topic), options).table()
     form = Form(_chosen(found, options), found.by_id)
     Where.parse(options, form.plain_schema())
+    for name in found.without_zone:
+        if name in form.schema.names:
+            require_zone(options, name)
     given = {name: text for name, text in options.items() if name != asked.TIMESTAMP}
     if found.version is not None:
         given[asked.VERSION] = str(found.version)

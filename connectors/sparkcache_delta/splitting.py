@@ -72,7 +72,11 @@ class _Rows:
             pa.BufferReader(pa.py_buffer(image)), coerce_int96_timestamp_unit="us"
         )
         stored = file.schema_arrow
-        found = [find(field, stored, by_id=form.by_id) for field in form.schema]
+        found = [
+            find(field, stored, by_id=form.by_id)
+            for field in form.schema
+            if field.name not in (form.values or {})  # not even fetched
+        ]
         kept = [stored.field(index) for index in found if index is not None]
         self.schema = pa.schema(kept)
         groups = _row_groups(file.metadata, extent)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -61,6 +61,7 @@ class Table:
         schema: Its columns, with their names and ids in files as metadata.
         by_id: Whether columns are found in files by their ids.
         partitions: Which columns are those of the partitions.
+        without_zone: Which of these have times that say no zone.
 
     """
 
@@ -68,3 +69,4 @@ class Table:
     schema: pa.Schema
     by_id: bool
     partitions: Sequence[str]
+    without_zone: Collection[str] = ()

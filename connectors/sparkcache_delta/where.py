@@ -4,8 +4,10 @@ Comparisons as SQL has them, all of which must hold:
 
     day >= '2026-01-31' and shop in ('eu', 'us') and note is not null
 
-They mean what they mean in Spark: nothing compares with null, and NaN is greater than
-any other number.
+They mean what they mean in Spark: nothing compares with null, NaN is greater than any
+other number, and values of `float` compare as those of `double`. But times that say no
+zone are in that of the option `timeZone`, or in UTC, not in the session's, and what
+Spark would convert row by row, such as texts compared with numbers, is refused.
 """
 
 from __future__ import annotations
@@ -13,16 +15,18 @@ from __future__ import annotations
 import operator
 import re
 from dataclasses import dataclass
+from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from sparkcache.errors import ConfigError
-from sparkcache_delta.options import WHERE
+from sparkcache_delta.options import WHERE, zone
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from datetime import tzinfo
 
     from sparkcache_delta.table import Bounds
 
@@ -54,7 +58,7 @@ class Comparison:
     Attributes:
         column: The column's name.
         sign: How they are compared.
-        values: With what; Arrow's, of the column's type.
+        values: With what; Arrow's, of the column's type, or `double` for `float`.
 
     """
 
@@ -64,6 +68,8 @@ class Comparison:
 
     def rows(self, column: pa.Array) -> pa.Array:
         """Tell for which rows it holds; null counts as no."""
+        if pa.types.is_float32(column.type):
+            column = column.cast(pa.float64())
         if self.sign == _NULL:
             return column.is_null()
         if self.sign == _NOT_NULL:
@@ -140,8 +146,9 @@ class Where:
         if not text:
             return cls()
         try:
-            return cls(tuple(_Parser(text, schema).comparisons()))
-        except ValueError as error:
+            parser = _Parser(text, schema, zone(options) or UTC)
+            return cls(tuple(parser.comparisons()))
+        except (ValueError, OverflowError) as error:
             raise ConfigError(
                 f"option {WHERE}={text!r}: {error}; give comparisons with `and` "
                 "between them, such as day >= '2026-01-31' and shop in ('eu', 'us')"
@@ -170,7 +177,8 @@ class Where:
 class _Parser:
     """Reads comparisons. Raises ValueError."""
 
-    def __init__(self, text: str, schema: pa.Schema) -> None:
+    def __init__(self, text: str, schema: pa.Schema, zone: tzinfo) -> None:
+        self._zone = zone
         self._tokens = list(_tokens(text))
         self._schema = schema
 
@@ -193,15 +201,15 @@ class _Parser:
             return Comparison(field.name, _NOT_NULL if is_not else _NULL, None)
         if sign == _IN:
             self._expect("(")
-            texts = [self._literal()]
+            texts = [self._literal(field)]
             while self._takes(","):
-                texts.append(self._literal())
+                texts.append(self._literal(field))
             self._expect(")")
         elif sign in _COMPARE:
-            texts = [self._literal()]
+            texts = [self._literal(field)]
         else:
             raise ValueError(f"{sign!r} is not a comparison")
-        return Comparison(field.name, sign, _values(texts, field))
+        return Comparison(field.name, sign, _values(texts, field, self._zone))
 
     def _field(self, name: str) -> pa.Field:
         found = [field for field in self._schema if field.name == name]
@@ -215,11 +223,18 @@ class _Parser:
             raise ValueError(f"column {name} is of type {found[0].type}")
         return found[0]
 
-    def _literal(self) -> str:
+    def _literal(self, field: pa.Field) -> str:
         kind, text = self._next()
+        if kind == "text":
+            return text
         is_word = kind == "word" and text.lower() in ("true", "false")
-        if kind not in ("text", "number") and not is_word:
+        if kind != "number" and not is_word:
             raise ValueError(f"{text!r} is not a value")
+        if pa.types.is_string(field.type) or pa.types.is_binary(field.type):
+            raise ValueError(
+                f"column {field.name} is of type {field.type} and {text} is not, so "
+                f"that Spark would convert each row; quote it: '{text}'"
+            )
         return text
 
     def _expect(self, wanted: str) -> None:
@@ -255,12 +270,14 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
         at = found.end()
 
 
-def _values(texts: list[str], field: pa.Field) -> pa.Array:
-    """Return values of a column's type; raises ValueError."""
+def _values(texts: list[str], field: pa.Field, zone: tzinfo) -> pa.Array:
+    """Return values to compare a column with; raises ValueError."""
     values = pa.array(texts, pa.string())
     try:
+        if pa.types.is_float32(field.type):
+            return values.cast(pa.float64())
         if pa.types.is_timestamp(field.type) and field.type.tz is not None:
-            return _instants(values).cast(field.type)
+            return _instants(values, zone).cast(field.type)
         return values.cast(field.type)
     except pa.ArrowException as error:
         raise ValueError(
@@ -268,9 +285,11 @@ def _values(texts: list[str], field: pa.Field) -> pa.Array:
         ) from None
 
 
-def _instants(values: pa.Array) -> pa.Array:
-    """Read times, those that say no zone as in UTC."""
+def _instants(values: pa.Array, zone: tzinfo) -> pa.Array:
+    """Read times, those that say no zone as in that one."""
     try:
         return values.cast(pa.timestamp("us", "UTC"))
     except pa.ArrowInvalid:
-        return values.cast(pa.timestamp("us"))
+        local = values.cast(pa.timestamp("us")).to_pylist()
+        times = [time.replace(tzinfo=zone).astimezone(UTC) for time in local]
+        return pa.array(times, pa.timestamp("us", "UTC"))

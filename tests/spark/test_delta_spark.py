@@ -276,3 +276,28 @@ def test_a_vacuumed_table_fails_a_reader_that_is_under_way(lake: Lake) -> None:
     with pytest.raises(PySparkException, match=gone):
         planned.count()
     assert lake.require_equal("t") == 0
+
+
+def test_times_of_partitions_that_say_no_zone(lake: Lake) -> None:
+    says_utc = "spark.databricks.delta.write.utcTimestampPartitionValues"
+    lake.run(
+        "create table {t} (id int, at timestamp) using delta partitioned by (at) "
+        "tblproperties('delta.columnMapping.mode'='name', "
+        "'delta.checkpointInterval'='2', 'delta.checkpoint.writeStatsAsStruct'='true')",
+    )
+    lake.sql("set spark.sql.session.timeZone=America/New_York")
+    try:
+        lake.run(
+            "insert into {t} values (1, timestamp'2026-01-31 12:00:00'), (2, null)"
+        )
+        lake.sql(f"set {says_utc}=false")
+        lake.run(
+            "insert into {t} values (3, timestamp'2026-01-31 11:00:00'), (4, null)"
+        )
+        with pytest.raises(PySparkException, match="times that say no zone"):
+            lake.load("t")
+        assert lake.require_equal("t", timeZone="America/New_York") == 4
+        log = lake.directory / "t" / "_delta_log"
+        assert list(log.glob(f"{2:020}.checkpoint*"))
+    finally:
+        lake.sql(f"reset {says_utc}", "set spark.sql.session.timeZone=UTC")

@@ -241,3 +241,18 @@ def test_partitions_of_which_no_type_is_known(
     pq.write_table(pa.table({"id": [1]}), path)
     with pytest.raises(ConfigError, match=f"partition part=.*{says}"):
         lake.pin("t")
+
+
+def test_a_root_of_tables_is_no_folder_of_files(lake: Lake) -> None:
+    for name in ("b", "a/x", "c", "d", "_hidden"):
+        lake.write(f"below/{name}", numbers(0, 10))
+    lake.write("one", numbers(0, 10))
+    pq.write_table(numbers(0, 10), lake.directory / "below" / "beside.parquet")
+    says = "below/a/x, below/b, below/c and 1 more; .* topic='below/a/x'"
+    with pytest.raises(ConfigError, match=says):
+        lake.pin("below")
+    (lake.directory / "one" / "_delta_log" / f"{0:020}.json").rename(
+        lake.directory / "one" / "_delta_log" / "x.json"
+    )
+    with pytest.raises(ConfigError, match="no version of a table in it"):
+        lake.pin("one")

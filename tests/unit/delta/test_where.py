@@ -81,6 +81,10 @@ def test_rows(text: str, rows: list[int]) -> None:
         ("n = 'x'", "column n is of type int64"),
         ("1 = n", "'1' is not the name of a column"),
         ("n = m", "'m' is not a value"),
+        ("ok = `true`", "'true' is not a value"),
+        ("text > 9", "column text is of type string and 9 is not, .* quote it: '9'"),
+        ("text in ('a', 9)", "column text is of type string and 9 is not"),
+        ("text = true", "column text is of type string and true is not"),
         ("m = 1", "there is no column m among n, text"),
         ("n = 1 ; drop", "' ; drop' cannot be read"),
     ],
@@ -105,6 +109,12 @@ def test_bounds_never_hide_a_row(values: list[int | None], comparison: str) -> N
         assert where.may_have(bounds, len(values))
         assert where.may_have({"n": Bounds()}, len(values))
         assert where.may_have({}, None)
+
+
+def test_a_time_that_is_none_in_the_zone() -> None:
+    options = {"where": "at > '0001-01-01'", "timeZone": "Europe/Zurich"}
+    with pytest.raises(ConfigError, match=r"option where=.*out of range"):
+        Where.parse(options, BATCH.schema)
 
 
 def test_bounds_rule_files_out() -> None:
@@ -158,3 +168,13 @@ def test_files_and_row_groups_are_left_out(lake: Lake) -> None:
     assert chosen.extents == all_of_it.extents[1:]
     assert [row["n"] for row in lake.rows("groups", where="n = 30")] == [30]
     assert math.prod(row["n"] for row in lake.rows("groups", where="n > 38")) == 39
+
+
+@pytest.mark.parametrize("parts", [[], ["f"]])
+def test_floats_are_compared_as_doubles(lake: Lake, parts: list[str]) -> None:
+    rows = pa.table({"n": [1], "f": pa.array([0.1], pa.float32())})
+    lake.write("t", rows, partition_by=parts)
+    for text in ("f > 0.1", "f >= 0.1", "f != 0.1", "f < 0.11"):
+        assert lake.rows("t", where=text), text
+    for text in ("f = 0.1", "f <= 0.1", "f in (0.1, 1)"):
+        assert not lake.rows("t", where=text), text
