@@ -22,11 +22,11 @@ from sparkcache.source.stream_plan import StreamPlan
 from sparkcache.source.topic_map import TopicMap
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pyspark.sql.streaming.datasource import ReadLimit
 
-    from sparkcache.connector import Change, ChangeLog, LedgerMap, Mark
+    from sparkcache.connector import Change, ChangeLog, Changes, LedgerMap, Mark
     from sparkcache.source.admission import Limit
 
     Offset: TypeAlias = dict[str, Mark]
@@ -39,6 +39,7 @@ class ChangeReader(BatchReader):
     _target: Mark | None = None
     _begin: Mark | None = None
     _known: list[Change] = field(default_factory=list)
+    _rest: Changes | None = None  # what is behind those known
     _is_idle: bool = False
     _plan: StreamPlan = field(default_factory=StreamPlan)
 
@@ -55,14 +56,14 @@ class ChangeReader(BatchReader):
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
         """Return where the next batch ends; where it starts if there is nothing new."""
-        unread = self._unread(self._mark(start))
-        self._is_idle = not unread
-        count = _admitted(unread, self._limit(limit))
-        return {self._topic: unread[count - 1].after} if count else start
+        self._look_behind(self._mark(start))
+        count = _admitted(self._unread(), self._limit(limit))
+        self._is_idle = not count
+        return {self._topic: self._known[count - 1].after} if count else start
 
     def reportLatestOffset(self) -> Offset | None:
         """Return how far a query could be that had read everything."""
-        latest = self._known[-1].after if self._known else self._begin
+        latest = self._begin if self._rest is None else self._rest.until
         return None if latest is None else {self._topic: latest}
 
     def partitions(self, start: Offset, end: Offset) -> list[StreamPartition]:
@@ -79,8 +80,7 @@ class ChangeReader(BatchReader):
         parts = cut(
             self.scan, self.config, self._storage, [(consumer, Snapshot(ledgers))]
         )
-        begins, _ = _range(_ledgers([*changes, *self._known]))
-        stream = self._plan.next((start, end), [Consumer(name, begins)])
+        stream = self._plan.next((start, end), [Consumer(name, self._least(changes))])
         # Each partition would bring all files along: what is whole has no neighbours.
         topic, told = TopicMap(()), packed(stream)
         return [StreamPartition(part, topic, told) for part in parts]
@@ -111,16 +111,31 @@ class ChangeReader(BatchReader):
             )
         return offset[self._topic]
 
-    def _unread(self, start: Mark) -> list[Change]:
-        """Return what there is behind a mark; what is known is not looked up again."""
+    def _look_behind(self, start: Mark) -> None:
+        """Find out what there is behind a mark; what is known is known on."""
         if self._is_idle:
             Event().wait(self.scan.poll_interval_s)
         left = self._behind(start)
         self._begin, self._known = start, left or []
+        if left is None:
+            self._rest = None
         reached = left[-1].after if left else start
-        if reached != self._target:
-            self._known += self._log.changes(reached, self._target)
-        return self._known
+        is_all = self._rest is None or self._rest.until == reached
+        if is_all and reached != self._target:
+            self._rest = self._log.changes(reached, self._target)
+
+    def _unread(self) -> Iterator[Change]:
+        """Yield what there is behind the mark; it is looked up as it is asked for."""
+        yield from self._known
+        for change in self._rest or ():
+            self._known.append(change)
+            yield change
+
+    def _least(self, changes: Sequence[Change]) -> Position:
+        """Return from where on there is anything to read, with these or later."""
+        begin, _ = _range(_ledgers([*changes, *self._known]))
+        left = None if self._rest is None else self._rest.least_id()
+        return begin if left is None else min(begin, Position(left, 0))
 
     def _behind(self, mark: Mark) -> list[Change] | None:
         """Return what is known behind a mark; None if the mark itself is not."""
@@ -136,7 +151,9 @@ class ChangeReader(BatchReader):
         for count, change in enumerate(left, start=1):
             if change.after == end:
                 return left[:count]
-        return self._log.changes(start, end)
+        rest = self._log.changes(start, end)
+        self._begin, self._known, self._rest = start, list(rest), rest
+        return self._known
 
 
 def _ledgers(changes: Sequence[Change]) -> tuple[LedgerMap, ...]:
@@ -159,15 +176,19 @@ def _range(ledgers: Sequence[LedgerMap]) -> tuple[Position, Position]:
     return Position(ledgers[0].ledger.id, 0), Position(last, stop)
 
 
-def _admitted(unread: Sequence[Change], limit: Limit) -> int:
-    """Return how many changes a batch takes: at least one that has a ledger."""
+def _admitted(unread: Iterable[Change], limit: Limit) -> int:
+    """Return how many changes a batch takes: at least one that has a ledger.
+
+    Of those behind it, one is asked for.
+    """
     rows, stored_bytes = limit.rows, limit.stored_bytes
-    is_first = True
-    for count, change in enumerate(unread):
+    is_first, count = True, 0
+    for change in unread:
         extents = () if change.ledger is None else change.ledger.extents
         rows -= sum(extent.last - extent.first + 1 for extent in extents)
         stored_bytes -= sum(extent.size_bytes for extent in extents)
         if min(rows, stored_bytes) < 0 and not is_first:
-            return count
+            break
         is_first &= not extents
-    return len(unread)
+        count += 1
+    return count
