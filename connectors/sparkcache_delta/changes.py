@@ -16,6 +16,7 @@ from sparkcache.errors import ConfigError, SourceError
 from sparkcache_delta import options as asked
 from sparkcache_delta.commits import read_commit
 from sparkcache_delta.discovery import ledger_maps
+from sparkcache_delta.log import Log
 from sparkcache_delta.lookups import Lookups, Step
 from sparkcache_delta.marks import TableMark
 from sparkcache_delta.names import place
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
     from sparkcache.connector import LedgerMap, Mark, Storage
     from sparkcache_delta.commits import Commit
-    from sparkcache_delta.log import Log
     from sparkcache_delta.table import DataFile
 
 
@@ -85,7 +85,7 @@ class TableChanges:
         time = asked.timestamp(self._options, asked.STARTING_TIMESTAMP)
         last = newest.version
         if time is not None:
-            return newest.first_version_since(time)
+            return Log.first_version_since(self._storage, self._place, time)
         if asked_version == asked.LATEST:
             return last + 1
         if isinstance(asked_version, int) and asked_version > last:
@@ -147,11 +147,20 @@ class TableChanges:
         names = [self._new(commit) for commit in commits]
         removed = frozenset[str]().union(*(commit.removed for commit in commits))
         kept = [name for of in names for name in of if name not in removed]
-        untouched = self._versions.described(commits[-1].version, kept) if kept else {}
+        untouched = self._described(kept, commits)
         for commit, of in zip(commits, names, strict=True):
             gone = [name for name in of if name in removed]
-            touched = self._versions.described(commit.version, gone) if gone else {}
+            touched = self._described(gone, [commit])
             yield commit, [untouched.get(name) or touched[name] for name in of]
+
+    def _described(
+        self, names: Sequence[str], commits: Sequence[Commit]
+    ) -> dict[str, DataFile]:
+        """Return what the log says, after commits, of files that they have added."""
+        if not names:
+            return {}
+        parted = frozenset[str]().union(*(commit.with_deleted for commit in commits))
+        return self._versions.described(commits[-1].version, names, parted)
 
     def _new(self, commit: Commit) -> Sequence[str]:
         """Return the names of files that a stream has to read; raises SourceError."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from streamed_table import ROWS, Table, batches
+from vector_table import VectorTable
 
 from sparkcache.errors import SourceError
 from sparkcache.testing.s3_server import S3Server
@@ -42,11 +43,14 @@ class StoredTable:
     def stream(self, **options: str) -> ChangeReader:
         return self.table.stream(path=f"s3://lake/{self._prefix}", **options)
 
-    def gets(self, ending: str) -> int:
-        """Return how often files were read since that was asked last."""
+    def gets(self, *endings: str) -> list[int]:
+        """Return how often files of names were read since that was asked last."""
         counts = self._server.counts()
         self._server.forget()
-        return sum(of.gets for key, of in counts.items() if key.endswith(ending))
+        return [
+            sum(of.gets for key, of in counts.items() if key.endswith(ending))
+            for ending in endings
+        ]
 
 
 @pytest.fixture(scope="module")
@@ -75,17 +79,17 @@ def test_a_batch_that_is_read_again_reads_footers_of_its_own_files(
     offset = reader.initialOffset()
     start, end = offset, limited(reader, offset)
     assert end["t"]["files"] == 1
-    assert stored.gets(".parquet") == AT_ONCE
+    assert stored.gets(".parquet") == [AT_ONCE]
     again = stored.stream(maxRowsPerTrigger="1")
     assert len(again.partitions(start, end)) == 1
-    assert stored.gets(".parquet") == 1
+    assert stored.gets(".parquet") == [1]
     assert len(again.partitions(start, end)) == 1
-    assert stored.gets(".parquet") == 0
+    assert stored.gets(".parquet") == [0]
     offsets = [end]
     while (end := limited(again, offsets[-1])) != offsets[-1]:
         offsets.append(end)
     assert len(offsets) == files
-    assert stored.gets(".parquet") == files - 1
+    assert stored.gets(".parquet") == [files - 1]
     assert again.reportLatestOffset() == end
 
 
@@ -121,3 +125,37 @@ def test_files_that_are_looked_up_later_are_planned_with_the_first(
     assert consumer.start is not None
     assert consumer.start.ledger >> 21 == 1
     assert part.partition.pieces[0].ledger.id >> 21 > 1
+
+
+def test_a_commit_costs_what_it_has_added(stored: StoredTable) -> None:
+    """Whatever the table had before: commits, and files with deletion vectors."""
+    written = VectorTable(stored.table.path)
+    for row in range(9):
+        written.append([row])
+    stored.put()
+    reader = stored.stream()
+    *_, end = batches(reader)
+    (vectors,) = stored.gets(".bin")
+    assert vectors == 9
+    for _ in range(2):
+        expected = written.append([], [])
+        stored.put()
+        start, end = end, limited(reader, end)
+        assert end["t"]["version"] == start["t"]["version"] + 1
+        vectors, commits, footers = stored.gets(".bin", ".json", ".parquet")
+        assert (vectors, footers) == (0, 2)
+        assert commits <= 5  # of more than ten there are
+    assert stored.table.ids(stored.table.stream(), start, end) == expected
+
+
+def test_rows_that_are_deleted_in_new_files(table: Table) -> None:
+    """As where a commit restores files, or clones those of another table."""
+    written = VectorTable(table.path)
+    first = written.append([3], [])
+    reader = table.stream()
+    start, end = batches(reader)
+    assert table.ids(reader, start, end) == first
+    for deleted in ([], [0, 9]), ([], []), ([5],):
+        expected = written.append(*deleted)
+        start, end = batches(reader, end)
+        assert table.ids(reader, start, end) == expected
