@@ -198,6 +198,28 @@ class Change:
     ledger: LedgerMap | None = None
 
 
+class Changes(Protocol):
+    """Changes in order, looked up as they are asked for. Raises SourceError.
+
+    One that could not be looked up is looked up again when it is asked for again.
+
+    Attributes:
+        until: Where a stream is that has read them all.
+
+    """
+
+    until: Mark
+
+    def __iter__(self) -> Iterator[Change]:
+        """Return them, from the next one on."""
+
+    def __next__(self) -> Change:
+        """Return the next one."""
+
+    def least_id(self) -> int | None:
+        """Return an id that no ledger is before that is left; None if none are."""
+
+
 class ChangeLog(Protocol):
     """What was added to a table, in order: its ledgers do not tell that themselves.
 
@@ -210,7 +232,7 @@ class ChangeLog(Protocol):
     def latest(self) -> Mark:
         """Return the mark behind all that there is."""
 
-    def changes(self, after: Mark, until: Mark | None = None) -> Sequence[Change]:
+    def changes(self, after: Mark, until: Mark | None = None) -> Changes:
         """Return what there is between two marks, or behind one.
 
         The same marks give the same changes, or an error if those are gone.

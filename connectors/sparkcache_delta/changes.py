@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sparkcache.connector import Change
 from sparkcache.errors import ConfigError, SourceError
 from sparkcache_delta import options as asked
 from sparkcache_delta.commits import read_commit
 from sparkcache_delta.discovery import ledger_maps
+from sparkcache_delta.log import Log
+from sparkcache_delta.lookups import Lookups, Step
 from sparkcache_delta.marks import TableMark
 from sparkcache_delta.names import place
 from sparkcache_delta.versions import Versions
@@ -24,9 +25,8 @@ from sparkcache_delta.versions import Versions
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from sparkcache.connector import Mark, Storage
+    from sparkcache.connector import LedgerMap, Mark, Storage
     from sparkcache_delta.commits import Commit
-    from sparkcache_delta.log import Log
     from sparkcache_delta.table import DataFile
 
 
@@ -59,8 +59,11 @@ class TableChanges:
         newest = self._versions.newest()
         return TableMark(newest.table_id, newest.version).behind().written()
 
-    def changes(self, after: Mark, until: Mark | None = None) -> Sequence[Change]:
-        """Return the files that were added between two marks, or after one."""
+    def changes(self, after: Mark, until: Mark | None = None) -> Lookups:
+        """Return the files that were added between two marks, or after one.
+
+        Which they are is known then, and not looked at what is in them.
+        """
         begin = TableMark.parse(after)
         newest = self._versions.newest()
         self._require_same_table(begin, newest)
@@ -72,15 +75,17 @@ class TableChanges:
         first = begin.behind() if begin.is_snapshot else begin
         found += self._added(first, last)
         self._require_columns_at(begin, newest.version)
-        self._reached = TableMark.parse(found[-1].after) if found else begin
-        return found if until is None else self._cut(found, after, until)
+        if until is not None:
+            found = self._cut(found, begin, TableMark.parse(until))
+        self._reached = found[-1].after if found else begin
+        return Lookups(begin, found, self._look)
 
     def _starting_version(self, newest: Log) -> int | None:
         asked_version = asked.starting_version(self._options)
         time = asked.timestamp(self._options, asked.STARTING_TIMESTAMP)
         last = newest.version
         if time is not None:
-            return newest.first_version_since(time)
+            return Log.first_version_since(self._storage, self._place, time)
         if asked_version == asked.LATEST:
             return last + 1
         if isinstance(asked_version, int) and asked_version > last:
@@ -91,15 +96,15 @@ class TableChanges:
             )
         return None if asked_version is None else int(asked_version)
 
-    def _snapshot(self, begin: TableMark) -> list[Change]:
+    def _snapshot(self, begin: TableMark) -> list[Step]:
         """Return what is left of the files that a version had."""
         files = sorted(
             self._versions.files(begin.version),
             key=lambda file: (file.modified_ms, file.uri),
         )
-        return list(self._changes(begin, files))
+        return list(_steps(begin, files))
 
-    def _added(self, begin: TableMark, last: int) -> list[Change]:
+    def _added(self, begin: TableMark, last: int) -> list[Step]:
         """Return what was added from a mark to a version, included."""
         commits = [
             read_commit(self._storage, self._place, version)
@@ -108,33 +113,29 @@ class TableChanges:
         for commit in commits:
             if commit.schema is not None:
                 self._versions.require_columns(commit.version, commit.schema)
-        found: list[Change] = []
+        found: list[Step] = []
         mark = begin
         for commit, files in self._files(commits):
-            found += self._changes(mark, files)
+            found += _steps(mark, files)
             mark = TableMark(begin.table, commit.version + 1)
         return found
 
-    def _changes(self, begin: TableMark, files: Sequence[DataFile]) -> Iterator[Change]:
-        """Yield the files of a version from a mark on; nothing, if it has none."""
-        left = files[begin.files :]
+    def _look(self, steps: Sequence[Step]) -> dict[str, LedgerMap]:
+        """Return the ledgers of steps, by where they lie; raises SourceError."""
+        files = {step.file.uri: step for step in steps if step.file is not None}
+        found = [step.file for step in files.values() if step.file is not None]
         try:
-            maps = ledger_maps(self._storage, self._topic, left, self._options)
+            return ledger_maps(self._storage, self._topic, found, self._options)
         except SourceError as error:
+            of = f"version {files[error.uri].version}" if error.uri in files else "some"
             raise SourceError(
                 error.uri,
                 offset=error.offset,
-                expected=f"{error.expected}; it is of version {begin.version}, which "
-                "a stream has still to read",
+                expected=f"{error.expected}; it is of {of}, which a stream has still "
+                "to read",
                 found=f"{error.found}; if it was vacuumed, begin anew, with another "
                 "checkpoint",
             ) from error
-        for number, file in enumerate(left, begin.files + 1):
-            is_last = number == len(files)
-            mark = begin.behind() if is_last else begin.past(number)
-            yield Change(mark.written(), maps.get(file.uri))
-        if not left:
-            yield Change(begin.behind().written())
 
     def _files(
         self, commits: Sequence[Commit]
@@ -146,11 +147,20 @@ class TableChanges:
         names = [self._new(commit) for commit in commits]
         removed = frozenset[str]().union(*(commit.removed for commit in commits))
         kept = [name for of in names for name in of if name not in removed]
-        untouched = self._versions.described(commits[-1].version, kept) if kept else {}
+        untouched = self._described(kept, commits)
         for commit, of in zip(commits, names, strict=True):
             gone = [name for name in of if name in removed]
-            touched = self._versions.described(commit.version, gone) if gone else {}
+            touched = self._described(gone, [commit])
             yield commit, [untouched.get(name) or touched[name] for name in of]
+
+    def _described(
+        self, names: Sequence[str], commits: Sequence[Commit]
+    ) -> dict[str, DataFile]:
+        """Return what the log says, after commits, of files that they have added."""
+        if not names:
+            return {}
+        parted = frozenset[str]().union(*(commit.with_deleted for commit in commits))
+        return self._versions.described(commits[-1].version, names, parted)
 
     def _new(self, commit: Commit) -> Sequence[str]:
         """Return the names of files that a stream has to read; raises SourceError."""
@@ -185,15 +195,28 @@ class TableChanges:
         if begin != self._reached:
             self._versions.require_columns(min(begin.version, newest))
 
-    def _cut(self, found: Sequence[Change], after: Mark, until: Mark) -> list[Change]:
-        """Return the changes up to a mark; raises SourceError if it is none of them."""
-        if after == until:
+    def _cut(
+        self, found: Sequence[Step], begin: TableMark, until: TableMark
+    ) -> list[Step]:
+        """Return the steps up to a mark; raises SourceError if it is none of them."""
+        if begin == until:
             return []
-        for count, change in enumerate(found, start=1):
-            if change.after == until:
+        for count, step in enumerate(found, start=1):
+            if step.after == until:
                 return list(found[:count])
         raise SourceError(
             self._place,
-            expected=f"what lies between {dict(after)} and {dict(until)}",
+            expected=f"what lies between {begin.written()} and {until.written()}",
             found="other files; were the options others when that was written?",
         )
+
+
+def _steps(begin: TableMark, files: Sequence[DataFile]) -> Iterator[Step]:
+    """Yield the files of a version from a mark on; one without, if it has none."""
+    left = files[begin.files :]
+    for number, file in enumerate(left, begin.files + 1):
+        is_last = number == len(files)
+        mark = begin.behind() if is_last else begin.past(number)
+        yield Step(mark, begin.version, file)
+    if not left:
+        yield Step(begin.behind(), begin.version)

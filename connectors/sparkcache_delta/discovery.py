@@ -104,6 +104,11 @@ def ledger_maps(
     }
 
 
+def least_id(file: DataFile) -> int:
+    """Return an id that a file's is not before, whatever files there are beside it."""
+    return file.modified_ms << _HASH_BITS
+
+
 def _numbered(
     files: Iterable[DataFile], footers: Iterable[Footer]
 ) -> list[tuple[int, DataFile, Footer]]:
@@ -117,7 +122,7 @@ def _numbered(
         zip(files, footers, strict=True), key=lambda pair: pair[0].uri
     ):
         hashed = zlib.crc32(file.uri.encode()) & ((1 << _HASH_BITS) - 1)
-        number = file.modified_ms << _HASH_BITS | hashed
+        number = least_id(file) | hashed
         while number in found:
             number += 1
         found[number] = file, footer

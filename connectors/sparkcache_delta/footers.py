@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from sparkcache.model import ObjectId
     from sparkcache_delta.table import DataFile
 
-_THREADS = 16
+AT_ONCE = 16
+"""How many footers are read at once."""
+
 _MOST_BYTES = 64 << 10  # nearly all are smaller
 _TAIL_BYTES = 8
 _MAGIC = b"PAR1"
@@ -40,7 +42,7 @@ class Footer:
 
 def read_footers(storage: Storage, files: Iterable[DataFile]) -> list[Footer]:
     """Read the footers of files, many at once. Raises SourceError."""
-    with ThreadPoolExecutor(_THREADS) as pool:
+    with ThreadPoolExecutor(AT_ONCE) as pool:
         wanted = [
             pool.submit(read_footer, storage, file.uri, file.size_bytes)
             for file in files

@@ -47,7 +47,8 @@ _KNOWN_FEATURES = _WIDENING | {
     "v2Checkpoint",
     "vacuumProtocolCheck",
 }
-_OPTIONS = asked.VERSION, asked.TIMESTAMP, asked.STARTING_TIMESTAMP
+_SINCE = asked.STARTING_TIMESTAMP
+_OPTIONS = asked.VERSION, asked.TIMESTAMP, _SINCE
 _SCHEMES = {"s3a": "s3", "s3n": "s3"}
 
 
@@ -107,31 +108,35 @@ class Log:
         """The version."""
         return self._table.version()
 
-    def is_outdated(self) -> bool:
-        """Tell whether there is a newer version; then it is no use any more.
+    def update(self) -> bool:
+        """Go on to the newest version; tell whether that could be found out.
 
-        Nor is it if that cannot be found out: credentials that it was opened with end.
+        It can no longer once credentials end that the log was opened with. Only what
+        was committed since is read: if another table lies in the place by now, its
+        later files come to those of this one, which nothing here tells. Raises
+        ConfigError.
         """
-        before = self.version
         try:
             self._table.update_incremental()
         except (DeltaError, OSError, ValueError):
-            return True
-        return self.version != before
+            return False
+        self._require_known_features()
+        return True
 
     @property
     def table_id(self) -> str:
         """What tells the table from another one in its place."""
         return str(self._table.metadata().id)
 
-    def first_version_since(self, time: datetime) -> int:
+    @staticmethod
+    def first_version_since(storage: Storage, place: str, time: datetime) -> int:
         """Return the first version of a time or later: it may not be there yet.
 
         Raises ConfigError.
         """
-        options = {asked.STARTING_TIMESTAMP: time.isoformat()}
-        with _translated(self._place, options):
-            return first_since(self._table, time)
+        access, options = dict(storage.access()), {_SINCE: time.isoformat()}
+        with _translated(place, options):
+            return first_since(DeltaTable(_as_url(place), None, access), time)
 
     def table(self) -> Table:
         """Return version and columns. Raises ConfigError."""
@@ -143,8 +148,13 @@ class Log:
         local = self._local_times(schema)
         return Table(self._table.version(), schema, mode == "id", partitions, local)
 
-    def files(self, names: Collection[str] | None = None) -> list[DataFile]:
-        """Return the data files, or those of these names. Raises SourceError."""
+    def files(
+        self, names: Collection[str] | None = None, *, are_whole: bool = False
+    ) -> list[DataFile]:
+        """Return the data files, or those of these names. Raises SourceError.
+
+        Unless they are known to be whole, the deletion vectors of all files are read.
+        """
         schema = self.table().schema
         with _translated(self._place, {}):
             actions = as_logged(
@@ -154,7 +164,8 @@ class Log:
             if names is not None:
                 wanted = pa.array(names, pa.string())
                 actions = actions.filter(pc.is_in(actions["path"], wanted))
-            deleted = self._deleted() if actions.num_rows else {}
+            is_any = actions.num_rows and not are_whole
+            deleted = self._deleted() if is_any else {}
         return data_files(actions, schema, self.uri, deleted)
 
     def uri(self, path: str) -> str:

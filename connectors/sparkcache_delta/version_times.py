@@ -46,7 +46,7 @@ def version_at(table: DeltaTable, time: datetime) -> int | datetime:
 def first_since(table: DeltaTable, time: datetime) -> int:
     """Return the first version of a time or later: it may not be there yet.
 
-    Raises ValueError for a time to come. The table may be at another version then.
+    Raises ValueError for a time to come. The table may be at an older version then.
     """
     kept = [int(commit["version"]) for commit in table.history()]
     try:

@@ -29,6 +29,7 @@ from sparkcache.node.messages import (
     Take,
     ToTask,
 )
+from sparkcache.node.opening import packed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -162,7 +163,7 @@ class NodeReader:
     def _ask(self, place: Place) -> DecodedRun:
         """Have the node say where a run is, or send it."""
         if self._opening is not None:
-            self._channel.send(self._opening)
+            self._channel.send(packed(self._opening))
             self._opening = None
         self._channel.send(Take(*place, *self._settle()))
         message, fd = self._channel.receive()

@@ -1,6 +1,7 @@
 """What tasks, the node and its loaders say to each other.
 
-    task -> node      Open, Take, Finish, Reached, EndPlans, Ask, AskTopics, AskStatus
+    task -> node      Opening, Take, Finish, Reached, EndPlans, Ask, AskTopics,
+                      AskStatus
     node -> task      Served and Streamed (with a descriptor), Placed, Failed, Refused,
                       Patience, Told, ToldTopics, Status
     node -> loader    Start, Grant, Deny, Cancel, Prepare, Forget, Unmap
@@ -27,13 +28,40 @@ from sparkcache.errors import SourceError
 from sparkcache.fetch.load import Load
 from sparkcache.fetch.stretch import Scan, Stretch
 from sparkcache.metrics import Metrics, TopicMetrics
-from sparkcache.model import Position, Slot
+from sparkcache.model import Extent, Ledger, Position, Run, Slot
 
-PROTOCOL_VERSION = 4
+PROTOCOL_VERSION = 5
 
 
 class Message(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """The base of all messages."""
+
+
+class Part(msgspec.Struct, frozen=True, array_like=True):
+    """A stretch, with the number of its ledger among those of the message."""
+
+    ledger: int
+    extent: Extent
+    runs: tuple[Run, ...]
+    start: int
+    stop: int
+    at: int
+
+
+class Opening(Message, frozen=True):
+    """An Open on its way; see `sparkcache.node.opening`."""
+
+    version: int
+    root: str
+    config: CacheConfig
+    ledgers: tuple[Ledger, ...]
+    parts: tuple[Part, ...]
+    reader: Reader
+    epoch: int
+    settings: CacheConfig
+    plans: tuple[Plan, ...]
+    following: tuple[tuple[int, Part], ...]
+    group: str
 
 
 class Open(Message, frozen=True):
@@ -246,7 +274,7 @@ class Ended(Message, frozen=True):
 
 
 FromTask: TypeAlias = (
-    Open | Take | Finish | Reached | EndPlans | Ask | AskTopics | AskStatus
+    Opening | Take | Finish | Reached | EndPlans | Ask | AskTopics | AskStatus
 )
 ToTask: TypeAlias = (
     Served

@@ -28,12 +28,13 @@ from sparkcache.node.messages import (
     FromLoader,
     FromTask,
     Loaded,
-    Open,
+    Opening,
     Passed,
     Reached,
     Streamed,
     Take,
 )
+from sparkcache.node.opening import unpacked
 from sparkcache.node.service import Service
 from sparkcache.node.task import Task
 
@@ -228,8 +229,8 @@ class _TaskConnection:
             os.close(fd)
         service, task = self._service, self._task
         match message:
-            case Open() if task.scan is None:
-                service.open(task, message)
+            case Opening() if task.scan is None:
+                self._open(message)
             case Take() if task.scan is not None:
                 service.take(task, message)
             case Finish() if task.scan is not None:
@@ -246,6 +247,13 @@ class _TaskConnection:
                 service.ask_status(self._channel)
             case _:
                 self._channel.close()
+
+    def _open(self, message: Opening) -> None:
+        try:
+            self._service.open(self._task, unpacked(message))
+        except ValueError as error:
+            _log.warning("a task asked for what there is not: %s", error)
+            self._channel.close()
 
     def _gone(self) -> None:
         self._service.close(self._task)

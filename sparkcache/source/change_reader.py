@@ -15,7 +15,7 @@ from sparkcache import connector as connectors
 from sparkcache.connector import Snapshot, TableConnector
 from sparkcache.consumers import Consumer
 from sparkcache.errors import ConfigError
-from sparkcache.model import placed
+from sparkcache.model import Position, placed
 from sparkcache.source import change_offsets
 from sparkcache.source.batches import BatchReader, StreamPartition, packed
 from sparkcache.source.scan_partition import cut
@@ -23,12 +23,11 @@ from sparkcache.source.stream_plan import StreamPlan
 from sparkcache.source.topic_map import TopicMap
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pyspark.sql.streaming.datasource import ReadLimit
 
-    from sparkcache.connector import Change, ChangeLog, Mark
-    from sparkcache.model import Position
+    from sparkcache.connector import Change, ChangeLog, Changes, Mark
     from sparkcache.source.admission import Limit
     from sparkcache.source.change_offsets import Offset
 
@@ -43,6 +42,7 @@ class ChangeReader(BatchReader):
     _since: Mark | None = None
     _highest: Position | None = None
     _known: list[Change] = field(default_factory=list)
+    _rest: Changes | None = None  # what is behind those known
     _is_idle: bool = False
     _plan: StreamPlan = field(default_factory=StreamPlan)
 
@@ -60,19 +60,22 @@ class ChangeReader(BatchReader):
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
         """Return where the next batch ends; where it starts if there is nothing new."""
-        unread = self._unread(self._mark(start))
+        self._look_behind(self._mark(start))
         self._highest = self._highest or change_offsets.reached(start).get(self._topic)
-        self._highest = change_offsets.highest(self._highest, unread)
-        self._is_idle = not unread
-        count = _admitted(unread, self._limit(limit))
+        count = _admitted(self._unread(), self._limit(limit))
+        self._highest = change_offsets.highest(self._highest, self._known)
+        self._is_idle = not count
         self._since = self._begin if start == self._initial else None
         if not count and self._since is None:
             return start
-        return self._offset(unread[:count], unread[count:])
+        return self._offset(count)
 
     def reportLatestOffset(self) -> Offset | None:
         """Return how far a query could be that had read everything."""
-        return None if self._begin is None else self._offset(self._known)
+        latest = self._begin if self._rest is None else self._rest.until
+        if latest is None:
+            return None
+        return change_offsets.written(self._topic, latest, self._highest, self._since)
 
     def partitions(self, start: Offset, end: Offset) -> list[StreamPartition]:
         """Cut a batch; the versions of its objects are pinned."""
@@ -89,8 +92,7 @@ class ChangeReader(BatchReader):
         parts = cut(
             self.scan, self.config, self._storage, [(consumer, Snapshot(ledgers))]
         )
-        to_come = change_offsets.ledgers([*changes, *self._known])
-        begins, _ = change_offsets.ends(to_come)
+        begins = self._least([*changes, *self._known])
         stream = self._plan.next((begin, stop), [Consumer(name, begins)])
         # Each partition would bring all files along: what is whole has no neighbours.
         topic, told = TopicMap(()), packed(stream)
@@ -124,24 +126,41 @@ class ChangeReader(BatchReader):
             )
         return change_offsets.mark(offset, self._topic)
 
-    def _offset(self, read: Sequence[Change], left: Sequence[Change] = ()) -> Offset:
-        """Return where a stream is that has read on from where it was."""
-        mark = read[-1].after if read else self._begin
+    def _offset(self, count: int) -> Offset:
+        """Return where a stream is that has read so many of the changes known."""
+        mark = self._known[count - 1].after if count else self._begin
         assert mark is not None, "it was somewhere"
-        of_left = change_offsets.ledgers(left)
-        reached = change_offsets.ends(of_left)[0] if of_left else self._highest
+        reached = self._least(self._known[count:]) or self._highest
         return change_offsets.written(self._topic, mark, reached, self._since)
 
-    def _unread(self, start: Mark) -> list[Change]:
-        """Return what there is behind a mark; what is known is not looked up again."""
+    def _look_behind(self, start: Mark) -> None:
+        """Find out what there is behind a mark; what is known is known on."""
         if self._is_idle:
             Event().wait(self.scan.poll_interval_s)
         left = self._behind(start)
         self._begin, self._known = start, left or []
+        if left is None:
+            self._rest = None
         reached = left[-1].after if left else start
-        if reached != self._target:
-            self._known += self._log.changes(reached, self._target)
-        return self._known
+        is_all = self._rest is None or self._rest.until == reached
+        if is_all and reached != self._target:
+            self._rest = self._log.changes(reached, self._target)
+
+    def _unread(self) -> Iterator[Change]:
+        """Yield what there is behind the mark; it is looked up as it is asked for."""
+        yield from self._known
+        for change in self._rest or ():
+            self._known.append(change)
+            yield change
+
+    def _least(self, changes: Sequence[Change]) -> Position | None:
+        """Return from where on there is anything in these, or not looked up yet."""
+        found = change_offsets.ledgers(changes)
+        begins = [change_offsets.ends(found)[0]] if found else []
+        left = None if self._rest is None else self._rest.least_id()
+        if left is not None:
+            begins.append(Position(left, 0))
+        return min(begins, default=None)
 
     def _behind(self, mark: Mark) -> list[Change] | None:
         """Return what is known behind a mark; None if the mark itself is not."""
@@ -157,18 +176,24 @@ class ChangeReader(BatchReader):
         for count, change in enumerate(left, start=1):
             if change.after == end:
                 return left[:count]
-        return self._log.changes(start, end)
+        rest = self._log.changes(start, end)
+        self._begin, self._known, self._rest = start, list(rest), rest
+        return self._known
 
 
-def _admitted(unread: Sequence[Change], limit: Limit) -> int:
-    """Return how many changes a batch takes: at least one that has a ledger."""
+def _admitted(unread: Iterable[Change], limit: Limit) -> int:
+    """Return how many changes a batch takes: at least one that has a ledger.
+
+    Of those behind it, one is asked for.
+    """
     rows, stored_bytes = limit.rows, limit.stored_bytes
-    is_first = True
-    for count, change in enumerate(unread):
+    is_first, count = True, 0
+    for change in unread:
         extents = () if change.ledger is None else change.ledger.extents
         rows -= sum(extent.last - extent.first + 1 for extent in extents)
         stored_bytes -= sum(extent.size_bytes for extent in extents)
         if min(rows, stored_bytes) < 0 and not is_first:
-            return count
+            break
         is_first &= not extents
-    return len(unread)
+        count += 1
+    return count

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cachetools import LRUCache
+
 from sparkcache import connector as connectors
 from sparkcache.errors import SourceError
 from sparkcache.fetch.load import Load, begin, fetch
@@ -17,14 +19,14 @@ _BATCH_BYTES = 1 << 20
 
 
 class RowSamples:
-    """Looks into extents, into each once.
+    """Looks into extents, into each once while not many others are asked for.
 
     Of a loss it says nothing: who reads the entry will.
     """
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, storage: Storage, most: int = 10_000) -> None:
         self._storage = storage
-        self._known: dict[tuple[Ledger, Extent], float] = {}
+        self._known: LRUCache[tuple[Ledger, Extent], float] = LRUCache(most)
 
     def __repr__(self) -> str:
         return f"RowSamples({len(self._known)} extents)"

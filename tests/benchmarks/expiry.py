@@ -58,6 +58,7 @@ from sparkcache.node import server as server_module
 from sparkcache.node.address import Address
 from sparkcache.node.channel import Channel
 from sparkcache.node.messages import PROTOCOL_VERSION, Ask, Open, Told, ToTask
+from sparkcache.node.opening import packed
 from sparkcache.node.service import Service
 from sparkcache_pulsar.testing import synthetic_topic, write_directory
 
@@ -224,7 +225,7 @@ def million() -> Delays:
             time.sleep(AFTER_READ_S)
             for _ in range(QUESTIONS):
                 delays.idle(lambda: ask(asked))
-            told_.send(opening(SHORT))
+            told_.send(packed(opening(SHORT)))
             begin_s = time.perf_counter()
             while delays.busy(lambda: ask(asked)).runs:
                 pass

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import os
 import signal
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from executor import Executor, digest, until
+from executor import DEADLINE_S, TOPIC, Executor, digest, until
 from nodes import EITHER_ENGINE, RUNS, only_warning, processes
+
+from sparkcache.consumers import Consumer, Reader
+from sparkcache.model import Extent, ReadToken, Run
+from sparkcache.node.channel import BrokenChannelError, Channel
+from sparkcache.node.messages import PROTOCOL_VERSION, Opening, Part, ToTask
 
 
 @EITHER_ENGINE
@@ -145,3 +151,32 @@ def test_a_killed_starter_does_not_let_a_second_node_in(executor: Executor) -> N
         task.communicate()
     executor.start_task().communicate()
     assert len(processes(executor)) == 2
+
+
+def test_who_asks_for_what_there_is_not_is_hung_up_on(
+    executor: Executor, content: str
+) -> None:
+    assert digest(executor.read()) == content
+    part = Part(1, Extent(0, 9, 0, 10), (Run(0, 9),), 0, 1, 0)
+    reader = Reader(ReadToken(1, 0), "scan", Consumer(TOPIC), 0)
+    said = Opening(
+        PROTOCOL_VERSION,
+        "file:///nowhere",
+        executor.config,
+        (),
+        (part,),
+        reader,
+        1,
+        executor.config,
+        (),
+        (),
+        "",
+    )
+    sock = executor.address.connect(DEADLINE_S)
+    with closing(Channel[ToTask](sock, ToTask)) as channel:
+        channel.send(said)
+        with pytest.raises(BrokenChannelError, match="the other side is gone"):
+            channel.receive()
+    loads = executor.metrics().loads
+    assert digest(executor.read(1)) == content
+    assert executor.metrics().loads == loads

@@ -130,11 +130,13 @@ def _put(server: S3Server, lake: Lake) -> None:
 
 def test_another_table_in_its_place(table: Table, lake: Lake) -> None:
     table.appends(2)
-    _, end = batches(table.stream())
+    reader = table.stream()
+    _, end = batches(reader)
     table.path.rename(lake.directory / "old")
     table.appends(3)
-    with pytest.raises(SourceError, match="begin anew, with another checkpoint"):
-        table.stream().latestOffset(end, ALL)
+    for stream in reader, table.stream():
+        with pytest.raises(SourceError, match="begin anew, with another checkpoint"):
+            stream.latestOffset(end, ALL)
 
 
 @pytest.mark.parametrize(

@@ -62,8 +62,8 @@ def test_a_start_is_kept_to(table: Table, version: str, first: int) -> None:
     assert sorted(table.ids(reader, start, end)) == list(range(first, 40))
 
 
-def test_a_start_by_time(table: Table) -> None:
-    table.appends(3)
+def dated(table: Table) -> datetime:
+    """Make a table's commits a second apart; return when the first one was."""
     for version, path in enumerate(table.log):
         written = re.sub(
             r'"timestamp":\d+',
@@ -72,13 +72,32 @@ def test_a_start_by_time(table: Table) -> None:
         )
         path.write_text(written)
         os.utime(path, (1_780_000_000 + version, 1_780_000_000 + version))
-    first = datetime.fromtimestamp(1_780_000_000, UTC)
+    return datetime.fromtimestamp(1_780_000_000, UTC)
+
+
+def test_a_start_by_time(table: Table) -> None:
+    table.appends(3)
+    first = dated(table)
     for after_ms, version in ((-1, 0), (0, 0), (1, 1), (1000, 1), (1500, 2), (2001, 3)):
         time = first + timedelta(milliseconds=after_ms)
         start = table.stream(startingTimestamp=time.isoformat()).initialOffset()["t"]
         assert start == {**start, "version": version, "files": 0}, after_ms
     early = table.stream(startingTimestamp="2001-01-01").initialOffset()
     assert early["t"] == {**early["t"], "version": 0, "files": 0}
+
+
+def test_a_stream_that_starts_by_time_goes_on_with_the_log_it_has(
+    table: Table,
+) -> None:
+    table.appends(2)
+    last = table.append()
+    time = dated(table) + timedelta(milliseconds=1500)
+    reader = table.stream(startingTimestamp=time.isoformat())
+    start = reader.initialOffset()
+    for path in table.log[:-1]:  # so that nobody can open it anew
+        path.unlink()
+    start, end = batches(reader, start)
+    assert table.ids(reader, start, end) == last
 
 
 @pytest.mark.parametrize(

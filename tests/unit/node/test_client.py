@@ -31,7 +31,7 @@ from sparkcache.node.messages import (
     Failed,
     Finish,
     FromTask,
-    Open,
+    Opening,
     Patience,
     Placed,
     Refused,
@@ -251,7 +251,7 @@ def test_a_task_reads_what_its_node_gives(
         assert read(scan) == [0, 1, 2, 3]
     assert caplog.records == []
     opening, *takes, finish = node.heard
-    assert isinstance(opening, Open)
+    assert isinstance(opening, Opening)
     assert [take.read for take in takes] == [(), ((0, 0),), ((0, 1),), ((0, 2),)]
     assert finish.read == ((0, 3),)
     released = [place for said in (*takes, finish) for place in said.released]

@@ -1,0 +1,41 @@
+"""How many rows entries have, and how often that is looked up."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stream_world import MESSAGES, TOPIC
+
+from sparkcache.config import CacheConfig
+from sparkcache.source.available import Available
+from sparkcache.source.sampling import RowSamples
+from sparkcache.storage import Traffic, open_storage
+
+if TYPE_CHECKING:
+    from stream_world import World
+
+
+def test_extents_are_looked_into_once_until_many_others_were(world: World) -> None:
+    for ledger in range(3):
+        world.offload(ledger, 2)
+    traffic = Traffic()
+    storage = open_storage(f"file://{world.directory}", CacheConfig(), traffic)
+    found = Available.find(world.reader().scan, storage, ()).snapshots[TOPIC]
+    first, second, third = [
+        (of.ledger, extent) for of in found.ledgers for extent in of.extents
+    ]
+    samples = RowSamples(storage, most=2)
+
+    def gets(*asked: object) -> int:
+        before = traffic.so_far()
+        for ledger, extent in (first, second, third):
+            if (ledger, extent) in asked:
+                assert samples.rows(ledger, extent) == MESSAGES
+        return (traffic.so_far() - before).gets
+
+    assert gets(first, second) == 2
+    assert gets(first) == 0
+    assert gets(third) == 1
+    assert gets(first, third) == 0
+    assert gets(second) == 1
+    assert repr(samples) == "RowSamples(2 extents)"
