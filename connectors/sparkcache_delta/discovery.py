@@ -17,17 +17,15 @@ import pyarrow as pa
 from sparkcache.connector import LedgerMap, Snapshot
 from sparkcache.errors import SourceError
 from sparkcache.model import Ledger, placed
-from sparkcache_delta import calendar, extents
+from sparkcache_delta import calendar, extents, pinned
 from sparkcache_delta.conforming import find
 from sparkcache_delta.decode import constant
 from sparkcache_delta.footers import read_footers
 from sparkcache_delta.form import Form
-from sparkcache_delta.names import only, place
+from sparkcache_delta.names import only
 from sparkcache_delta.partition_times import in_zone
-from sparkcache_delta.pinned import decoding, pin
 from sparkcache_delta.row_groups import bounds
 from sparkcache_delta.table import Bounds
-from sparkcache_delta.tables import find_table
 from sparkcache_delta.where import Where
 
 if TYPE_CHECKING:
@@ -61,9 +59,9 @@ class Catalog:
     def snapshot(self, topic: str) -> Snapshot:
         """Return the files of a table. Raises ConfigError, SourceError."""
         storage, options = self._storage, self._options
-        if not decoding(options):
-            options = pin(storage, topic, options)
-        files = find_table(storage, place(storage.root, topic), options).files()
+        if not pinned.decoding(options):
+            options = pinned.pin(storage, topic, options)
+        files = pinned.files(storage, topic, options)
         maps = ledger_maps(storage, topic, files, options)
         _log.info(
             "%s: %d of %d files, %d extents",
@@ -85,7 +83,7 @@ def ledger_maps(
 
     In the order of their ids. Of options that are pinned; raises SourceError.
     """
-    form = Form.parse(decoding(options))
+    form = Form.parse(pinned.decoding(options))
     where = Where.parse(options, form.plain_schema())
     zoned = (in_zone(file, form.schema, options) for file in files)
     wanted = [

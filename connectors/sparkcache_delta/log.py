@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from sparkcache.errors import ConfigError, SourceError
 from sparkcache_delta import options as asked
+from sparkcache_delta import pinned_files
 from sparkcache_delta.logged_files import data_files
 from sparkcache_delta.partition_times import as_logged, times, without_zone
 from sparkcache_delta.table import Table
@@ -148,6 +149,14 @@ class Log:
         local = self._local_times(schema)
         return Table(self._table.version(), schema, mode == "id", partitions, local)
 
+    def few_files(self) -> list[DataFile] | None:
+        """Return the data files, if they are few and have no deletion vectors."""
+        with _translated(self._place, {}):
+            count = pa.table(self._table.get_add_actions(flatten=False)).num_rows
+        if count > pinned_files.MOST or self._has_vectors():
+            return None
+        return self.files(are_whole=True)
+
     def files(
         self, names: Collection[str] | None = None, *, are_whole: bool = False
     ) -> list[DataFile]:
@@ -185,7 +194,7 @@ class Log:
 
     def _deleted(self) -> dict[str, Bools]:
         """Return which rows are deleted, of the files that have such."""
-        if _VECTORS not in (self._table.protocol().reader_features or ()):
+        if not self._has_vectors():
             return {}
         vectors = pa.RecordBatchReader.from_stream(self._table.deletion_vectors())
         found = {}
@@ -194,6 +203,9 @@ class Log:
                 rows = kept.values.to_numpy(zero_copy_only=False)
                 found[self.uri(uri.as_py())] = ~rows.astype(np.bool_)
         return found
+
+    def _has_vectors(self) -> bool:
+        return _VECTORS in (self._table.protocol().reader_features or ())
 
     def _require_known_features(self) -> None:
         features = set(self._table.protocol().reader_features or ())

@@ -69,6 +69,9 @@ class ParquetFolder:
         _require_distinct(schema.names, first)
         return Table(None, schema, by_id=False, partitions=[*kinds])
 
+    def few_files(self) -> None:
+        """Return None: a folder is listed when it is read."""
+
     def files(self) -> list[DataFile]:
         """Return the files in the order of their names."""
         return [

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from sparkcache.errors import ConfigError
 from sparkcache_delta import options as asked
+from sparkcache_delta import pinned_files
 from sparkcache_delta.form import NO_FORM, Form
 from sparkcache_delta.names import place
 from sparkcache_delta.partition_times import require_zone
@@ -15,19 +16,21 @@ from sparkcache_delta.tables import find_table
 from sparkcache_delta.where import Where
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from sparkcache.connector import Storage
-    from sparkcache_delta.table import Table
+    from sparkcache_delta.table import DataFile, Table
 
 _FORM = "pinnedForm"  # no options: users cannot give them
+_FILES = "pinnedFiles"
 _CHOSEN = "pinnedBy"
 
 
 def pin(storage: Storage, topic: str, options: Mapping[str, str]) -> dict[str, str]:
     """Return the options with version and columns. Raises ConfigError, SourceError."""
     asked.check(options)
-    found = find_table(storage, place(storage.root, topic), options).table()
+    at = find_table(storage, place(storage.root, topic), options)
+    found, files = at.table(), at.few_files()
     form = Form(_chosen(found, options), found.by_id)
     Where.parse(options, form.plain_schema())
     for name in found.without_zone:
@@ -37,7 +40,18 @@ def pin(storage: Storage, topic: str, options: Mapping[str, str]) -> dict[str, s
     if found.version is not None:
         given[asked.VERSION] = str(found.version)
     chosen = [name for name in (asked.VERSION, asked.TIMESTAMP) if name in options]
+    if files is not None:
+        given[_FILES] = pinned_files.written(files)
     return given | {_FORM: str(form), _CHOSEN: ",".join(chosen)}
+
+
+def files(
+    storage: Storage, topic: str, options: Mapping[str, str]
+) -> Sequence[DataFile]:
+    """Return the data files of what was pinned. Raises ConfigError, SourceError."""
+    if _FILES in options:
+        return pinned_files.parse(options[_FILES])
+    return find_table(storage, place(storage.root, topic), options).files()
 
 
 def followed(options: Mapping[str, str], place: str) -> int:

@@ -19,6 +19,9 @@ class FoundTable(Protocol):
     def table(self) -> Table:
         """Return version and columns. Raises ConfigError, SourceError."""
 
+    def few_files(self) -> Sequence[DataFile] | None:
+        """Return the data files, if they are few and at hand; otherwise None."""
+
     def files(self) -> Sequence[DataFile]:
         """Return the data files. Raises SourceError."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,8 @@ import pytest
 from sparkcache.connector import Selection
 from sparkcache.errors import ConfigError, SourceError
 from sparkcache.source.options import ScanOptions
-from sparkcache_delta import DeltaConnector
+from sparkcache.testing.reading import discover
+from sparkcache_delta import DeltaConnector, pinned_files
 
 if TYPE_CHECKING:
     from conftest import Lake
@@ -256,3 +258,28 @@ def test_a_root_of_tables_is_no_folder_of_files(lake: Lake) -> None:
     )
     with pytest.raises(ConfigError, match="no version of a table in it"):
         lake.pin("one")
+
+
+@pytest.mark.parametrize("where", ["", "id > 15", "day = '2026-01-02'"])
+def test_what_is_read_is_planned_without_the_log(lake: Lake, where: str) -> None:
+    for number, day in enumerate((date(2026, 1, 1), date(2026, 1, 2), None)):
+        ids = range(10 * number, 10 * number + 10)
+        rows = pa.table({"id": ids, "day": pa.array([day] * 10, pa.date32())})
+        lake.write("t", rows, partition_by=["day"])
+    options = lake.pin("t", **({"where": where} if where else {}))
+    read = discover(CONNECTOR, lake.storage(), "t", options)
+    others = {name: text for name, text in options.items() if name != "pinnedFiles"}
+    assert others != options
+    assert discover(CONNECTOR, lake.storage(), "t", others) == read
+    shutil.rmtree(lake.directory / "t" / "_delta_log")
+    assert discover(CONNECTOR, lake.storage(), "t", options) == read
+
+
+def test_of_many_files_the_log_is_read_when_it_is_planned(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pinned_files, "MOST", 2)
+    for count, is_pinned in ((2, True), (3, False)):
+        while len(lake.write("t", pa.table({"id": [1]})).file_uris()) < count:
+            pass
+        assert ("pinnedFiles" in lake.pin("t")) is is_pinned
