@@ -1,20 +1,56 @@
-# make venv   the environment in .venv
-# make test   all checks
-# make demo   the main job: a topic in S3, three planned consumers
+# make demo         one topic in S3 and three planned consumers, with and without the cache
+# make test         all checks: lint, types, import contracts, tests
+# make venv         the environment in .venv, with the versions in constraints.txt
+#
+# make test-spark SPARK=4.0   the Spark tests on another Spark: 4.0, 4.1, 4.2 or 4.3
+# make test-lowest            all tests on the lowest versions that pyproject.toml declares
+# make test-newest            all tests on the newest ones, whatever constraints.txt says
+# make test-package           the source distribution and the wheel, built and installed
+# make test-long              the tests that run for minutes, these included
+# make constraints            constraints.txt again, with the newest versions
 
-PYTHON ?= python3.11
+SHELL := /bin/sh
+# The first Python that will do. PYTHON=... names another.
+PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
+	$$python -c $(WILL_DO) 2>/dev/null && { echo $$python; break; }; done)
+WILL_DO := 'import ensurepip, sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))'
+JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
+
 BIN := .venv/bin
 STAMP := .venv/.installed
-PYTEST := $(BIN)/python -m pytest -m "not long"
+PYTEST := -m pytest -m "not long" -n 3 --dist loadfile --no-loadscope-reorder
+EXTRAS := avro,delta,demo,encryption,protobuf
+comma := ,
 
-.PHONY: venv test demo lint clean
+.PHONY: venv demo test lint test-spark test-lowest test-newest test-package test-long constraints clean python java
 venv: $(STAMP)
 
-$(STAMP): pyproject.toml
+$(STAMP): pyproject.toml constraints.txt | python
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --upgrade 'pip>=25.1' 'hatchling>=1.27'
-	$(BIN)/pip install --quiet --no-build-isolation --editable '.[demo,delta]' --group dev
+	$(call install,.venv,constraints.txt,$(EXTRAS),--group spark)
 	touch $@
+
+# Into an environment, held to a file of constraints: pip, then the checkout and what it
+# needs. Builds are held to it as well. The jar needs no build: see sparkcache/ui/jar.py.
+define install
+$(1)/bin/python -m pip install --quiet --constraint $(2) --upgrade pip
+HATCH_BUILD_NO_HOOKS=true $(1)/bin/python -m pip install --quiet \
+	--constraint $(2) --build-constraint $(2) --editable '.[$(3)]' --group checkout $(4)
+endef
+
+demo: venv java
+	$(BIN)/python examples/demo.py
+
+# Unit tests last: they fill the time in which applications start. One more at once than
+# there are cores, since much of the rest waits.
+test: lint java
+	$(BIN)/python $(PYTEST)
+
+test-long: venv java
+	$(BIN)/python -m pytest -m long
+
+test-package: venv java
+	$(BIN)/python -m pytest tests/integration/test_package.py
 
 lint: venv
 	$(BIN)/ruff check .
@@ -22,13 +58,44 @@ lint: venv
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# Unit tests last: they fill the time in which applications start. One more at once than
-# there are cores, since much of the rest waits.
-test: lint
-	$(PYTEST) -n 3 --dist loadfile --no-loadscope-reorder
+# Each in an environment of its own, which is made anew.
+SPARK ?= 4.2
+test-spark: other := .venv-spark-$(SPARK)
+test-spark: python java
+	$(PYTHON) -m venv --clear $(other)
+	grep -vE '^(pyspark|py4j|delta-spark)==' constraints.txt > $(other)/constraints.txt
+	echo 'pyspark==$(SPARK).*' >> $(other)/constraints.txt
+	$(call install,$(other),$(other)/constraints.txt,$(EXTRAS)$(if $(filter 4.0,$(SPARK)),,$(comma)pipelines))
+	$(other)/bin/python $(PYTEST) tests/spark tests/examples tests/integration tests/unit/source
 
-demo: venv
-	$(BIN)/python examples/demo.py
+test-lowest test-newest: resolution = $(patsubst test-lowest,lowest-direct,$(patsubst test-newest,highest,$@))
+test-lowest test-newest: other = .venv-$(@:test-%=%)
+test-lowest test-newest: venv java
+	$(PYTHON) -m venv --clear $(other)
+	$(call resolve,$(other)/constraints.txt,--resolution $(resolution) --group checkout)
+	$(call install,$(other),$(other)/constraints.txt,$(EXTRAS))
+	$(other)/bin/python $(PYTEST)
+
+define resolve
+$(BIN)/uv pip compile pyproject.toml --quiet --universal --upgrade \
+	$(addprefix --extra ,$(subst $(comma), ,$(EXTRAS))) $(2) \
+	--no-annotate --no-header --no-emit-index-url --output-file $(1)
+endef
+
+# Of everything that a checkout installs, for all Pythons; uv is in what it makes.
+constraints: python
+	test -x $(BIN)/uv || { $(PYTHON) -m venv .venv && $(BIN)/python -m pip install --quiet uv; }
+	$(call resolve,constraints.txt,--python-version 3.11 --group checkout --group spark)
+
+python:
+	@test -n "$(PYTHON)" || { \
+	echo "make: no Python that will do: install Python 3.11, 3.12 or 3.13 with its venv module" \
+	"(Debian: python3 python3-venv), or name one with PYTHON=/path/to/python3" >&2; exit 1; }
+
+java:
+	@$(JAVA) -version >/dev/null 2>&1 || { \
+	echo "make: no Java: install a JDK 17 or 21 (Debian: openjdk-17-jdk-headless)," \
+	"or name one with JAVA_HOME" >&2; exit 1; }
 
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from sparkcache.source.session import configure, install
     from sparkcache.source.stats import stats
 
+__version__ = "0.1.0"
+
 __all__ = [
     "CacheConfig",
     "ConfigError",

@@ -14,18 +14,20 @@ from __future__ import annotations
 from functools import wraps
 from typing import TYPE_CHECKING
 
-from pyspark.pipelines import (
-    append_flow,
-    create_auto_cdc_flow,
-    create_sink,
-    create_streaming_table,
-    materialized_view,
-    table,
-    temporary_view,
-)
-from pyspark.sql.connect.client import SparkConnectClient
-
+from sparkcache.errors import ConfigError
 from sparkcache.source.flows import under_plan
+from sparkcache.source.spark_version import require_spark
+
+require_spark("4.1", "sparkcache.pipelines")
+
+try:
+    from pyspark import pipelines
+    from pyspark.pipelines import *  # noqa: F403 - what there is depends on the version
+    from pyspark.sql.connect.client import SparkConnectClient
+except ImportError as error:
+    raise ConfigError(
+        f"sparkcache.pipelines needs pip install 'sparkcache[pipelines]': {error}"
+    ) from error
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,15 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql.connect.observation import Observation
     from pyspark.sql.connect.proto import Command
 
-__all__ = [
-    "append_flow",
-    "create_auto_cdc_flow",
-    "create_sink",
-    "create_streaming_table",
-    "materialized_view",
-    "table",
-    "temporary_view",
-]
+__all__ = pipelines.__all__
 
 _execute = SparkConnectClient.execute_command_as_iterator
 

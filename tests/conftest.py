@@ -16,6 +16,9 @@ import pytest
 import spark_home
 from delta_jars import require_jars
 from effort import tries
+from needs import module_of_later_spark, need_commands
+
+from sparkcache.source.spark_version import has_spark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,6 +37,11 @@ def pytest_configure(config: pytest.Config) -> None:
         "sparkcache", max_examples=tries(30), deadline=None
     )
     hypothesis.settings.load_profile("sparkcache")
+    if not has_spark("4.2"):  # pyspark itself leaves sockets to the garbage collector
+        unclosed = "ignore:Exception ignored in. <socket"
+        config.addinivalue_line(
+            "filterwarnings", f"{unclosed}:pytest.PytestUnraisableExceptionWarning"
+        )
     leaks.become_reaper()
     os.environ.setdefault("SPARK_SUBMIT_OPTS", SHORT_LIVED_JVM)
     if "SPARK_HOME" not in os.environ:
@@ -46,6 +54,12 @@ def pytest_configure(config: pytest.Config) -> None:
     boto3.session.Session().get_available_services()
 
 
+def pytest_pycollect_makemodule(
+    module_path: Path, parent: pytest.Collector
+) -> pytest.Module | None:
+    return module_of_later_spark(module_path, parent)
+
+
 @pytest.fixture(autouse=True)
 def _nothing_is_left_behind() -> Iterator[None]:
     """Fail a test after which a descriptor, a process or shared memory is left."""
@@ -54,6 +68,18 @@ def _nothing_is_left_behind() -> Iterator[None]:
     left = leaks.left_behind(before)
     if left:
         pytest.fail("left behind:\n  " + "\n  ".join(left), pytrace=False)
+
+
+@pytest.fixture(scope="session")
+def jdk() -> None:
+    """What compiles the jar of the plugin."""
+    need_commands("openjdk-17-jdk-headless", "javac")
+
+
+@pytest.fixture(scope="session")
+def chromium() -> None:
+    """What `Browser` drives."""
+    need_commands("chromium chromium-driver", "chromium", "chromedriver")
 
 
 @pytest.fixture(scope="session")

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 from typing import TYPE_CHECKING
 
+import pyspark
 import pytest
+from needs import lacks
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 # The version on PyPI may be ahead of what there is at Maven Central.
-COORDINATES = "io.delta:delta-spark_4.2_2.13:4.4.0"
+_SPARK = ".".join(pyspark.__version__.split(".")[:2])
+COORDINATES = f"io.delta:delta-spark_{_SPARK}_2.13:4.4.0"
+_SPARKS = ("4.0", "4.1", "4.2")
 # Of Hadoop as Spark 4.2 has it; of Amazon's SDK as Hadoop has it, but for the bundle of
 # all its parts, which is thirty times as large.
 _SDK = "software.amazon.awssdk"
@@ -55,14 +58,16 @@ class JarsMissingError(Exception):
 
 
 def require_jars(directory: Path) -> list[Path]:
-    """Return the jars. Where they cannot be had, skip; with CI=true, fail."""
+    """Return the jars. Where they cannot be had, skip; with CI=true, fail.
+
+    Skip for a Spark that Delta has no jar for: that of another one hangs in reads.
+    """
+    if _SPARK not in _SPARKS:
+        pytest.skip(f"Delta has no jar for Spark {_SPARK}, only for {_SPARKS}")
     try:
         return fetch_jars(directory)
     except JarsMissingError as error:
-        reason = f"{COORDINATES} cannot be had: {error}"
-        if os.environ.get("CI") == "true":
-            pytest.fail(reason)
-        pytest.skip(reason)
+        lacks(f"{COORDINATES} cannot be had: {error}")
 
 
 def fetch_jars(directory: Path, *coordinates: str) -> list[Path]:

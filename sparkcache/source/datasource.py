@@ -11,7 +11,7 @@ from pyspark.sql.datasource import (
     DataSourceStreamReader,
     InputPartition,
 )
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from sparkcache import connector as connectors
 from sparkcache.config import CacheConfig
@@ -22,6 +22,7 @@ from sparkcache.source import planner_progress
 from sparkcache.source.options import ScanOptions
 from sparkcache.source.refused_stream import RefusedStream
 from sparkcache.source.scan_partition import ScanPartition, cut
+from sparkcache.source.spark_version import require_spark
 from sparkcache.source.topic_map import TopicMap
 from sparkcache.source.topic_reader import TopicReader
 from sparkcache.storage import Traffic, open_storage
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pyarrow as pa
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import StructField, StructType
 
     from sparkcache.connector import Storage
     from sparkcache.source.broadcast import BroadcastRef
@@ -65,7 +66,7 @@ class SparkCacheSource(DataSource):
 
     def schema(self) -> StructType:
         """The connector's columns."""
-        return from_arrow_schema(_arrow_schema(self._scan))
+        return _offered_schema(self._scan)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return a reader of the columns in `schema`: all, or those the user named."""
@@ -80,14 +81,15 @@ class SparkCacheSource(DataSource):
 
         What it needs came with Spark 4.2, and is imported when it is needed.
         """
-        from sparkcache.source.change_reader import ChangeReader
-        from sparkcache.source.stream_reader import StreamReader
-
         try:
+            require_spark("4.2", "a stream (readStream)")
             self._scan.check_is_stream()
             columns = _checked_columns(self._scan, schema)
         except ConfigError as error:
             return RefusedStream(error)
+        from sparkcache.source.change_reader import ChangeReader
+        from sparkcache.source.stream_reader import StreamReader
+
         reader = TopicReader(self._scan, columns, self.installed)
         if isinstance(connectors.find(self._scan.connector), TableConnector):
             return ChangeReader(self._scan, self._config, reader)
@@ -139,23 +141,28 @@ def _pinned(scan: ScanOptions, config: CacheConfig) -> ScanOptions:
     return replace(scan, given=given, decoding=connector.decoding(given))
 
 
-def _arrow_schema(scan: ScanOptions) -> pa.Schema:
-    return connectors.find(scan.connector).schema(scan.decoding)
+def _offered_schema(scan: ScanOptions) -> StructType:
+    """Return the columns of a scan, as the connector has them."""
+    return from_arrow_schema(connectors.find(scan.connector).schema(scan.decoding))
 
 
 def _checked_columns(scan: ScanOptions, schema: StructType) -> list[str]:
     """Return the columns that a schema names; raises ConfigError for any other."""
-    offered = _arrow_schema(scan)
-    for named in to_arrow_schema(schema, timezone="UTC"):
-        index = offered.get_field_index(named.name)
-        if index < 0:
+    offered = {field.name: field for field in _offered_schema(scan)}
+    for named in schema:
+        there = offered.get(named.name)
+        if there is None:
             raise ConfigError(
                 f"schema: there is no column {named.name}; there are "
-                f"{', '.join(offered.names)}"
+                f"{', '.join(offered)}"
             )
-        if not named.equals(offered.field(index)):
+        if (named.dataType, named.nullable) != (there.dataType, there.nullable):
             raise ConfigError(
-                f"schema: column {named.name} is {offered.field(index).type}, "
-                f"nullable; not {named.type}{'' if named.nullable else ' not null'}"
+                f"schema: column {named.name} is {_described(there)}; "
+                f"not {_described(named)}"
             )
     return schema.fieldNames()
+
+
+def _described(field: StructField) -> str:
+    return field.dataType.simpleString() + ("" if field.nullable else " not null")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 class RefusedStream(DataSourceStreamReader):
     """Says why as soon as it is asked anything.
 
-    What is raised before Spark 4.2 has a reader ends in an error of its own code.
+    If streamReader() itself raises, Spark reports an error of its own code instead.
     """
 
     def __init__(self, error: ConfigError) -> None:
@@ -23,8 +23,8 @@ class RefusedStream(DataSourceStreamReader):
         """Raise the error, where a query begins that has no checkpoint."""
         raise self._error
 
-    def latestOffset(self, start: object, limit: object) -> NoReturn:
-        """Raise the error, where one goes on."""
+    def latestOffset(self, *_: object) -> NoReturn:
+        """Raise the error, where one goes on. Spark 4.2 passes a start and a limit."""
         raise self._error
 
     def partitions(self, start: object, end: object) -> NoReturn:

@@ -59,6 +59,7 @@ def test_fan_out(delta_jars: list[Path]) -> None:
 
 
 def test_fan_out_without_the_jars(tmp_path: Path) -> None:
+    pytest.importorskip("delta", reason="delta-spark is not installed")
     settings = tmp_path / "ivysettings.xml"
     settings.write_text(NOWHERE.format(tmp_path))
     conf = f"spark.jars.ivySettings {settings}\nspark.jars.ivy {tmp_path}/ivy\n"
@@ -67,6 +68,6 @@ def test_fan_out_without_the_jars(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
     assert "could not fetch the jars of Delta" in done.stderr
-    assert "io.delta#delta-spark_4.2_2.13" in done.stderr
+    assert "io.delta#delta-spark_" in done.stderr
     assert "--jars" in done.stderr
     assert "~/.m2/repository may have" in done.stderr

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 _ANSWER = "answer: "
+_LIMIT_S = 120.0
 _CONF = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": (
@@ -66,10 +68,19 @@ class DeltaSpark:
         assert self.process.stdout is not None
         print(json.dumps(request), file=self.process.stdin, flush=True)
         line = ""
-        while _ANSWER not in line:  # VACUUM prints something of its own
-            line = self.process.stdout.readline()
-            if not line:
-                raise AssertionError(f"{request['sql']}: the process ended")
+        limit = threading.Timer(_LIMIT_S, self.process.kill)
+        limit.start()
+        try:
+            while _ANSWER not in line:  # VACUUM prints something of its own
+                line = self.process.stdout.readline()
+                if not line:
+                    raise AssertionError(
+                        f"{request['sql']}: the process ended, or was ended after "
+                        f"{_LIMIT_S} s"
+                    )
+        finally:
+            limit.cancel()
+            limit.join()
         answer = json.loads(line.partition(_ANSWER)[2])
         if answer is not None:
             raise AssertionError(f"{request['sql']}: {answer}")

@@ -28,6 +28,7 @@ from pyspark.sql.session import SparkSession as ClassicSession
 from sparkcache import pipelines as dp
 from sparkcache.metrics import Metrics
 from sparkcache.source.executors import node_metrics
+from sparkcache.source.spark_version import has_spark
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,10 +62,12 @@ def define(spark: SparkSession, registry: Any, name: str) -> None:
     def two() -> DataFrame:
         return spark.table(name).union(spark.table(name)).groupBy("__key").count()
 
-    @dp.table(name=f"{name}_stream")
-    def stream() -> DataFrame:
-        rows = spark.readStream.format("sparkcache").options(**OPTIONS)
-        return rows.load(BUCKET).select("__key")
+    if has_spark("4.2"):
+
+        @dp.table(name=f"{name}_stream")
+        def stream() -> DataFrame:
+            rows = spark.readStream.format("sparkcache").options(**OPTIONS)
+            return rows.load(BUCKET).select("__key")
 
     registry.register_sql(SQL.format(name), Path("flows.sql"))
 

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 import pyspark
 import pytest
 from browser import Browser
-from conftest import Topic, write
+from needs import SPARK_4_2
+from spark_topics import Topic, write
 
 from sparkcache.ui.jar import plugin_jar
 
@@ -34,6 +35,7 @@ from pyspark.sql import SparkSession
 import sparkcache
 from sparkcache.metrics import Metrics
 from sparkcache.source.executors import node_metrics
+from sparkcache.source.spark_version import has_spark
 
 name, directory, log, half, lake = sys.argv[1:]
 spark = sparkcache.configure(
@@ -89,7 +91,8 @@ def stream(path, job, **options):
     query.stop()
     return told
 
-print("TOPIC", stream(directory, orders, topic=name, maxBytesPerTrigger=half))
+if has_spark("4.2"):
+    print("TOPIC", stream(directory, orders, topic=name, maxBytesPerTrigger=half))
 
 for _ in range(2):
     rows_of_file = pa.table({"id": range(4000)})
@@ -99,7 +102,10 @@ table = (
     spark.read.format("sparkcache").options(**of_table)
     .options(runBytes="4k", minPartitions="4").load(lake)
 )
-print("TABLE", stream(lake, table, maxRowsPerTrigger=4000, **of_table))
+if has_spark("4.2"):
+    print("TABLE", stream(lake, table, maxRowsPerTrigger=4000, **of_table))
+else:
+    table.count()
 left = node_metrics(spark)
 wanted = sorted(node.requests for node in left.values())
 address = spark.sparkContext.uiWebUrl + "/sparkcache/json"
@@ -162,6 +168,7 @@ def test_every_executor_has_a_node(application: Application, topic: Topic) -> No
     assert not any(Path(directory).exists() for directory in said["NODES"])
 
 
+@SPARK_4_2
 @pytest.mark.parametrize("of", ["TOPIC", "TABLE"])
 def test_what_a_stream_has_read_elsewhere_is_let_go_of(
     application: Application, of: str
@@ -172,6 +179,7 @@ def test_what_a_stream_has_read_elsewhere_is_let_go_of(
     assert after == [0, 0]
 
 
+@pytest.mark.usefixtures("jdk")
 def test_the_tab_has_a_row_for_every_executor(application: Application) -> None:
     (told,) = map(json.loads, application.said["TOLD"])
     assert sorted(one["executor"] for one in told) == ["0", "1"]
@@ -180,6 +188,7 @@ def test_the_tab_has_a_row_for_every_executor(application: Application) -> None:
     assert not any(one["is_gone"] for one in told)
 
 
+@pytest.mark.usefixtures("jdk", "chromium")
 def test_the_history_server_has_the_same_tab(
     application: Application, topic: Topic, tmp_path: Path
 ) -> None:

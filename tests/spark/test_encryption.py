@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from conftest import Topic
+from spark_topics import Topic
 
 import sparkcache
 

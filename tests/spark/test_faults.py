@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from conftest import MESSAGES, Topic
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import functions as sf
+from spark_topics import MESSAGES, Topic
 
 from sparkcache.source.executors import node_metrics
 from sparkcache_pulsar.testing import synthetic_topic, write_directory

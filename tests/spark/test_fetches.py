@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from conftest import TOPIC
+from spark_topics import TOPIC
 
 import sparkcache
 from sparkcache.metrics import Metrics

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Protocol
 import leaks
 import pyarrow as pa
 import pytest
-from conftest import LEDGER_IDS, ordered, write
 from deltalake import write_deltalake
+from spark_topics import LEDGER_IDS, ordered, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

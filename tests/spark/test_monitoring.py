@@ -15,8 +15,8 @@ import yaml
 from sparkcache.metric_names import HISTOGRAMS, NAMES
 
 if TYPE_CHECKING:
-    from conftest import Topic
     from pyspark.sql import SparkSession
+    from spark_topics import Topic
 
 pytestmark = pytest.mark.spark
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from conftest import TOPIC, Stream, Topic
 from pyspark.errors import StreamingQueryException
+from spark_topics import TOPIC, Stream, Topic
 
 import sparkcache
 from sparkcache_pulsar.testing import (

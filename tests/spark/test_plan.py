@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from conftest import TOPIC, Topic, write
+from spark_topics import TOPIC, Topic, write
 
 import sparkcache
 from sparkcache import ConfigError

@@ -13,7 +13,7 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
-from conftest import TOPIC
+from spark_topics import TOPIC
 
 import sparkcache
 from sparkcache import CacheConfig

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from conftest import TOPIC, Topic
+from spark_topics import TOPIC, Topic
 
 import sparkcache
 from sparkcache.source.executors import node_metrics

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from conftest import Stream, Topic
 from pyspark.errors import PySparkException
+from spark_topics import Stream, Topic
 
 import sparkcache
 from sparkcache.metrics import Metrics

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from conftest import ENTRIES, LEDGER_IDS, MESSAGES, TOPIC, Topic
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as sf
+from spark_topics import ENTRIES, LEDGER_IDS, MESSAGES, TOPIC, Topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from conftest import Topic, write
+from spark_topics import Topic, write
 
 import sparkcache
 from sparkcache import CacheConfig, ConfigError

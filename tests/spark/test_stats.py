@@ -6,7 +6,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING
 
 import pytest
-from conftest import Topic, write
+from spark_topics import Topic, write
 
 import sparkcache
 from sparkcache import ConfigError

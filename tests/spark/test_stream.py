@@ -7,8 +7,8 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 import pytest
-from conftest import LEDGER_IDS, TOPIC, Stream, Topic, ordered
 from pyspark.errors import StreamingQueryException
+from spark_topics import LEDGER_IDS, TOPIC, Stream, Topic, ordered
 
 import sparkcache
 from sparkcache import ConfigError

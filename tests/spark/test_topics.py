@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 import pytest
-from conftest import TOPIC, Topic, write
+from spark_topics import TOPIC, Topic, write
 
 import sparkcache
 from sparkcache.source.executors import node_metrics

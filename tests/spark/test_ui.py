@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from browser import Browser
-from conftest import TOPIC, write
 from py4j.protocol import Py4JError
+from spark_topics import TOPIC, write
 
 import sparkcache
 from sparkcache.metric_names import GAUGES, HISTOGRAMS, NAMES
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("jdk")]
 
 BUCKET = "offload"
 EVIL = "persistent://shop/eu/<script>document.title=1<-script>"
@@ -45,7 +45,7 @@ def server() -> Iterator[S3Server]:
 
 
 @pytest.fixture
-def browser(tmp_path: Path) -> Iterator[Browser]:
+def browser(tmp_path: Path, chromium: None) -> Iterator[Browser]:
     with Browser(tmp_path) as browser:
         yield browser
 

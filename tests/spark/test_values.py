@@ -9,7 +9,7 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from conftest import TOPIC, Topic
+from spark_topics import TOPIC, Topic
 
 import sparkcache
 from sparkcache_pulsar.testing import Entry, Message, ledger_objects, write_directory

@@ -64,8 +64,8 @@ def test_python_in_the_readme_compiles() -> None:
 
 def test_commands_in_the_readme_are_targets() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    targets = set(re.findall(r"^(\w+):", makefile, flags=re.MULTILINE))
-    named = set(re.findall(r"make (\w+)", README))
+    targets = set(re.findall(r"^([\w-]+):", makefile, flags=re.MULTILINE))
+    named = set(re.findall(r"make ([a-z][\w-]*)", README))
     assert {"demo", "test", "venv"} <= named & targets
 
 

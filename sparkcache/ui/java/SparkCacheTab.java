@@ -1,13 +1,15 @@
 package org.apache.spark.sparkcache;
 
 import java.io.InputStream;
+import java.lang.reflect.Method;
 import java.nio.charset.StandardCharsets;
 import java.util.function.Supplier;
 
 /**
  * The tab and its only page. What is in the tables comes as JSON, from the same address.
  *
- * <p>Janino compiles this file where there is no jar: it knows no lambdas, and no generics.
+ * <p>Janino compiles this file where there is no jar: it knows no lambdas, and no generics. What
+ * Spark 4.0 to 4.3 name differently is looked up by name.
  */
 public final class SparkCacheTab extends org.apache.spark.ui.SparkUITab {
   private final Supplier reports;
@@ -69,8 +71,7 @@ public final class SparkCacheTab extends org.apache.spark.ui.SparkUITab {
       } catch (java.io.IOException error) {
         throw new RuntimeException(error);
       }
-      return org.apache.spark.ui.UIUtils.headerSparkPage(
-          request, "SparkCache", new Content(content), tab, scala.Option.empty(), false, false, false);
+      return headed(request, new Content(content), tab);
     }
 
     public org.json4s.JValue renderJson(jakarta.servlet.http.HttpServletRequest request) {
@@ -84,9 +85,43 @@ public final class SparkCacheTab extends org.apache.spark.ui.SparkUITab {
       }
     }
 
+    /** The page below Spark's head. After the fifth argument come switches: two, or three. */
+    private static scala.collection.immutable.Seq headed(
+        jakarta.servlet.http.HttpServletRequest request, Content content, SparkCacheTab tab) {
+      Method[] methods = org.apache.spark.ui.UIUtils.class.getMethods();
+      for (int at = 0; at < methods.length; at++) {
+        if (methods[at].getName().equals("headerSparkPage")) {
+          Object[] arguments = new Object[methods[at].getParameterTypes().length];
+          java.util.Arrays.fill(arguments, Boolean.FALSE);
+          arguments[0] = request;
+          arguments[1] = "SparkCache";
+          arguments[2] = content;
+          arguments[3] = tab;
+          arguments[4] = scala.Option.empty();
+          return (scala.collection.immutable.Seq) call(methods[at], arguments);
+        }
+      }
+      throw new IllegalStateException("this Spark has no UIUtils.headerSparkPage");
+    }
+
+    /** What scripts of the page need where Spark has a policy for them; Spark 4.0 has none. */
     private static String nonce() {
-      String nonce = org.apache.spark.ui.CspNonce.get();
-      return nonce == null ? "" : nonce;
+      final Method get;
+      try {
+        get = Class.forName("org.apache.spark.ui.CspNonce").getMethod("get", new Class[0]);
+      } catch (ReflectiveOperationException error) {
+        return "";
+      }
+      Object nonce = call(get, new Object[0]);
+      return nonce == null ? "" : (String) nonce;
+    }
+
+    private static Object call(Method method, Object[] arguments) {
+      try {
+        return method.invoke(null, arguments);
+      } catch (ReflectiveOperationException error) {
+        throw new RuntimeException(error);
+      }
     }
   }
 

@@ -19,7 +19,7 @@ from sparkcache.source.partitions import stretch
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from conftest import Lake
+    from lake import Lake
 
     from sparkcache.source.partitions import Piece
     from sparkcache.source.scan_partition import ScanPartition

@@ -18,7 +18,7 @@ from sparkcache.testing.reading import discover
 from sparkcache_delta import DeltaConnector, pinned_files
 
 if TYPE_CHECKING:
-    from conftest import Lake
+    from lake import Lake
 
 CONNECTOR = DeltaConnector()
 

@@ -13,7 +13,7 @@ from streamed_table import batches
 from sparkcache.errors import ConfigError
 
 if TYPE_CHECKING:
-    from conftest import Lake
+    from lake import Lake
     from streamed_table import Table
 
 ELEVEN = datetime(2026, 7, 31, 11, 0, 0, 5, UTC)

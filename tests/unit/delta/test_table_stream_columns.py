@@ -16,7 +16,7 @@ from sparkcache.errors import SourceError
 from sparkcache_delta.evolution import changed, lost
 
 if TYPE_CHECKING:
-    from conftest import Lake
+    from lake import Lake
 
 
 def test_columns_that_are_added_later(table: Table) -> None:

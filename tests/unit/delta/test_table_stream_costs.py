@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from conftest import Lake
+    from lake import Lake
 
     from sparkcache.source.change_reader import ChangeReader
 

@@ -11,7 +11,7 @@ from sparkcache.errors import ConfigError, SourceError
 from sparkcache.testing.s3_server import S3Server
 
 if TYPE_CHECKING:
-    from conftest import Lake
+    from lake import Lake
 
 
 def test_rewritten_rows_are_not_new(table: Table) -> None:

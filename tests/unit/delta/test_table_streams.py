@@ -26,7 +26,7 @@ from sparkcache.source.streams import reached
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from conftest import Lake
+    from lake import Lake
 
 
 def test_all_rows_there_are_then_what_is_added(table: Table) -> None:

@@ -18,7 +18,7 @@ from sparkcache_delta.table import Bounds
 from sparkcache_delta.where import Where
 
 if TYPE_CHECKING:
-    from conftest import Lake
+    from lake import Lake
 
 NAN = float("nan")
 ROWS: dict[str, list[Any]] = {

@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from stream_world import World
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from stream_world import World
+
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
+    from stream_world import World  # needs Spark 4.2
+
     return World(tmp_path / "bucket")

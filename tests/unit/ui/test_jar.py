@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+@pytest.mark.usefixtures("jdk")
 def test_the_jar_is_the_same_for_the_same_sources(tmp_path: Path) -> None:
     made = tmp_path / "made.jar"
     jar.build(made)
@@ -43,6 +44,7 @@ def test_without_a_jdk_there_is_no_jar_and_no_harm(
     assert "spark.jars" not in options
 
 
+@pytest.mark.usefixtures("jdk")
 @pytest.mark.parametrize("is_checkout", [True, False])
 def test_a_jar_older_than_its_sources_is_built_anew_in_a_checkout(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_checkout: bool
@@ -56,6 +58,7 @@ def test_a_jar_older_than_its_sources_is_built_anew_in_a_checkout(
     assert (made.read_bytes() == b"old") is not is_checkout
 
 
+@pytest.mark.usefixtures("jdk")
 def test_what_was_configured_before_stays() -> None:
     builder = SparkSession.Builder().config("spark.plugins", "a.B")
     builder = builder.config("spark.jars", "/x.jar,/y.jar")

@@ -1,0 +1,73 @@
+"""What some tests need and a machine, or a Spark, may lack.
+
+A test that misses a program is skipped with the reason. Where CI=true everything has to
+be there, and it fails instead. A test of what came with a later Spark is skipped.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from sparkcache.source.spark_version import has_spark
+
+_TESTS = Path(__file__).parent
+
+_STREAMS = (
+    "spark/test_killed_driver.py",
+    "spark/test_stream.py",
+    "spark/test_table_stream.py",
+    "unit/delta/test_partition_times.py",
+    "unit/delta/test_table_stream_columns.py",
+    "unit/delta/test_table_stream_costs.py",
+    "unit/delta/test_table_stream_ends.py",
+    "unit/delta/test_table_streams.py",
+    "unit/source/test_connector_seam.py",
+    "unit/source/test_sampling.py",
+    "unit/source/test_stream_reader.py",
+    "unit/source/test_stream_restarts.py",
+    "unit/source/test_topic_map.py",
+    "examples/test_pipeline.py",
+    "examples/test_streaming.py",
+)
+_PIPELINES = ("unit/source/test_flow_selection.py",)
+_SINCE = dict.fromkeys(_STREAMS, "4.2") | dict.fromkeys(_PIPELINES, "4.1")
+"""Modules of tests, and the Spark without which they cannot even be imported."""
+
+SPARK_4_2 = pytest.mark.skipif(not has_spark("4.2"), reason="needs Spark 4.2")
+SPARK_4_1 = pytest.mark.skipif(not has_spark("4.1"), reason="needs Spark 4.1")
+
+
+def lacks(reason: str) -> NoReturn:
+    """Skip a test for what is not there; with CI=true, fail it."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason)
+
+
+def need_commands(packages: str, *commands: str) -> None:
+    """Skip a test, or fail it, unless these commands are on the path."""
+    missing = [command for command in commands if shutil.which(command) is None]
+    if missing:
+        lacks(f"there is no {' and no '.join(missing)} (Debian: {packages})")
+
+
+def module_of_later_spark(path: Path, parent: pytest.Collector) -> pytest.Module | None:
+    """Return what skips a module of tests that this Spark is too old for, or None."""
+    since = _SINCE.get(str(path.relative_to(_TESTS)))
+    if since is None or has_spark(since):
+        return None
+    module: _Skipped = _Skipped.from_parent(parent, path=path)
+    module.reason = f"needs Spark {since}"
+    return module
+
+
+class _Skipped(pytest.Module):
+    reason: str
+
+    def collect(self) -> NoReturn:
+        pytest.skip(self.reason, allow_module_level=True)

@@ -1,0 +1,112 @@
+"""Topics for tests that go through Spark."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+from sparkcache_pulsar.testing import (
+    Codec,
+    Entry,
+    Message,
+    ledger_objects,
+    write_directory,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, Row, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+TOPIC = "persistent://shop/eu/orders"
+LEDGER_IDS = (3, 5, 9)
+ENTRIES = 24
+MESSAGES = 16
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A topic in a directory: 3 ledgers of 24 entries of 16 messages."""
+
+    directory: Path
+    name: str = TOPIC
+
+    @property
+    def rows(self) -> int:
+        return len(LEDGER_IDS) * ENTRIES * MESSAGES
+
+    @property
+    def data_files(self) -> list[Path]:
+        found = self.directory.iterdir()
+        return sorted(path for path in found if not path.name.endswith("-index"))
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(path.stat().st_size for path in self.data_files)
+
+    def load(self, spark: SparkSession, schema: str = "", **options: Any) -> DataFrame:
+        options = {"topic": self.name, "runBytes": "4k"} | options
+        reader = spark.read.format("sparkcache").options(**options)
+        if schema:
+            reader = reader.schema(schema)
+        return reader.load(str(self.directory))
+
+
+def write(directory: Path, topic: str = TOPIC, first_ledger: int = 0) -> Topic:
+    """Write a topic whose message n was published n seconds after the first."""
+    for ledger in LEDGER_IDS:
+        entries = []
+        for entry in range(ENTRIES):
+            at = ledger * 1000 + entry
+            messages = tuple(
+                Message(f"{at}/{number} ".encode() * 8, key=f"key-{number % 4}")
+                for number in range(MESSAGES)
+            )
+            entries.append(
+                Entry(messages, codec=Codec.LZ4, publish_time_ms=at * 1000).encode()
+            )
+        objects = ledger_objects(
+            topic, first_ledger + ledger, entries, max_block_bytes=16 << 10
+        )
+        write_directory(directory, objects)
+    return Topic(directory, topic)
+
+
+class Stream:
+    """A query that writes what it reads to files; it can be started again."""
+
+    def __init__(self, spark: SparkSession, topic: Topic, to: Path) -> None:
+        self._spark = spark
+        self.topic = topic
+        self._to = to
+
+    def load(self, **options: Any) -> DataFrame:
+        options = {"topic": self.topic.name, "runBytes": "4k"} | options
+        reader = self._spark.readStream.format("sparkcache").options(**options)
+        return reader.load(str(self.topic.directory))
+
+    def start(self, trigger: dict[str, Any], **options: Any) -> StreamingQuery:
+        writer = self.load(**options).writeStream.format("parquet")
+        writer = writer.option("checkpointLocation", str(self._to / "checkpoint"))
+        return writer.trigger(**trigger).start(str(self._to / "rows"))
+
+    def run(self, **options: Any) -> list[dict[str, Any]]:
+        """Read all there is; return the progress of each batch that read something."""
+        query = self.start({"availableNow": True}, **options)
+        query.awaitTermination()
+        return [
+            json.loads(progress.json)
+            for progress in query.recentProgress
+            if progress.numInputRows
+        ]
+
+    def rows(self) -> list[Row]:
+        return ordered(self._spark.read.parquet(str(self._to / "rows")))
+
+
+def ordered(frame: DataFrame) -> list[Row]:
+    place = itemgetter("__topic", "__ledgerId", "__entryId", "__batchIndex")
+    return sorted(frame.collect(), key=place)

@@ -1,0 +1,58 @@
+"""What came with a later Spark says so on an earlier one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyspark
+import pytest
+from pyspark.errors import PySparkException
+from spark_topics import Stream
+
+from sparkcache.errors import ConfigError
+from sparkcache.source import spark_version
+from sparkcache.source.spark_version import has_spark, require_spark
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+    from spark_topics import Topic
+
+
+@pytest.mark.parametrize(
+    ("version", "since", "is_there"),
+    [
+        ("4.2.0", "4.2", True),
+        ("4.2.0", "4.1", True),
+        ("4.1.4", "4.2", False),
+        ("4.10.0", "4.2", True),
+        ("5.0.0", "4.2", True),
+        ("4.2.0.dev1", "4.2", True),
+    ],
+)
+def test_versions_are_compared_as_numbers(
+    monkeypatch: pytest.MonkeyPatch, version: str, since: str, is_there: bool
+) -> None:
+    monkeypatch.setattr(spark_version.pyspark, "__version__", version)
+    assert has_spark(since) is is_there
+    if not is_there:
+        with pytest.raises(ConfigError, match=f"needs Spark {since} .* is {version}"):
+            require_spark(since, "a stream")
+
+
+@pytest.mark.spark
+@pytest.mark.skipif(has_spark("4.2"), reason="this Spark has streams")
+def test_a_stream_names_the_spark_that_it_needs(
+    spark: SparkSession, topic: Topic, tmp_path: Path
+) -> None:
+    query = Stream(spark, topic, tmp_path).start({"availableNow": True})
+    with pytest.raises(PySparkException, match=r"needs Spark 4\.2 or later; this is"):
+        query.awaitTermination()
+
+
+@pytest.mark.skipif(has_spark("4.1"), reason="this Spark has pipelines")
+def test_pipelines_name_the_spark_that_they_need() -> None:
+    message = f"needs Spark 4.1 or later; this is {pyspark.__version__}"
+    with pytest.raises(ConfigError, match=message):
+        import sparkcache.pipelines  # noqa: F401
