@@ -143,7 +143,8 @@ def _pinned(scan: ScanOptions, config: CacheConfig) -> ScanOptions:
 
 def _offered_schema(scan: ScanOptions) -> StructType:
     """Return the columns of a scan, as the connector has them."""
-    return from_arrow_schema(connectors.find(scan.connector).schema(scan.decoding))
+    schema = connectors.find(scan.connector).schema(scan.decoding)
+    return from_arrow_schema(schema, prefer_timestamp_ntz=True)
 
 
 def _checked_columns(scan: ScanOptions, schema: StructType) -> list[str]:

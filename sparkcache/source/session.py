@@ -13,6 +13,7 @@ from sparkcache.source.broadcast import BroadcastRef
 from sparkcache.source.datasource import SparkCacheSource
 from sparkcache.source.given_conf import given
 from sparkcache.source.planner_progress import listen_once
+from sparkcache.source.registration import register
 from sparkcache.source.streams import QueryListener
 from sparkcache.ui.jar import PLUGIN, plugin_jar
 
@@ -97,7 +98,7 @@ def install(spark: SparkSession, config: CacheConfig | None = None) -> None:
         installed = ref
         told = told_in
 
-    spark.dataSource.register(Installed)
+    register(spark, Installed)
     for key, value in config.to_conf().items():
         spark.conf.set(key, value)
     _listen(spark)

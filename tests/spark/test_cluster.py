@@ -106,6 +106,8 @@ if has_spark("4.2"):
     print("TABLE", stream(lake, table, maxRowsPerTrigger=4000, **of_table))
 else:
     table.count()
+    while sum(node_metrics(spark).values(), Metrics()).held_bytes:
+        time.sleep(0.1)  # as long as ttl_after_read_s
 left = node_metrics(spark)
 wanted = sorted(node.requests for node in left.values())
 address = spark.sparkContext.uiWebUrl + "/sparkcache/json"

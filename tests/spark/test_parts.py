@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from needs import SPARK_4_2
 from pyspark.errors import StreamingQueryException
 from spark_topics import TOPIC, Stream, Topic
 
@@ -100,6 +101,7 @@ def written(stream: Stream) -> list[bytes]:
     return sorted(bytes(row["value"]) for row in stream.rows())
 
 
+@SPARK_4_2
 def test_batches_end_within_messages_and_transactions(of_parts: Stream) -> None:
     found = of_parts.run(
         **CUTS, maxBytesPerTrigger="4k", failOnDataLoss="false", enabled="true"
@@ -108,6 +110,7 @@ def test_batches_end_within_messages_and_transactions(of_parts: Stream) -> None:
     assert written(of_parts) == COMMITTED
 
 
+@SPARK_4_2
 def test_a_stream_does_not_pass_over_what_is_undecided(of_parts: Stream) -> None:
     """It fails until the end of the transaction is there, then goes on."""
     with pytest.raises(

@@ -18,6 +18,7 @@ from spark_topics import TOPIC
 import sparkcache
 from sparkcache import CacheConfig
 from sparkcache.source.datasource import SparkCacheSource
+from sparkcache.source.registration import register
 from sparkcache.testing.s3_server import S3Server
 from sparkcache_pulsar import uploads
 from sparkcache_pulsar.testing import Entry, Message, ledger_objects
@@ -112,7 +113,7 @@ def load(spark: SparkSession, server: S3Server) -> Iterator[Callable[[], DataFra
         return reader.load(f"s3://{BUCKET}")
 
     yield installed
-    spark.dataSource.register(SparkCacheSource)
+    register(spark, SparkCacheSource)
     for key in CacheConfig().to_conf():
         spark.conf.unset(key)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from needs import SPARK_4_2
 from pyspark.errors import PySparkException
 from spark_topics import Stream, Topic
 
@@ -313,6 +314,7 @@ def test_every_byte_of_s3_once(
     assert all(one.status == 206 for one in of_logs)
 
 
+@SPARK_4_2
 def test_a_stream_goes_on_as_queues_grow(
     spark: SparkSession, store: Store, tmp_path: Path
 ) -> None:

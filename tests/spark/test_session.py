@@ -15,6 +15,7 @@ from sparkcache import CacheConfig, ConfigError
 from sparkcache.metrics import Metrics
 from sparkcache.source.datasource import SparkCacheSource
 from sparkcache.source.executors import node_metrics
+from sparkcache.source.registration import register
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +28,7 @@ pytestmark = pytest.mark.spark
 @pytest.fixture
 def clean(spark: SparkSession) -> Iterator[None]:
     yield
-    spark.dataSource.register(SparkCacheSource)
+    register(spark, SparkCacheSource)
     for key in CacheConfig().to_conf():
         spark.conf.unset(key)
 

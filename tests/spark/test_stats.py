@@ -26,9 +26,12 @@ EVIL = "persistent://stats/evil/<b>bold<-b>"
 
 def test_a_row_for_each_node(spark: SparkSession, topic: Topic) -> None:
     topic.load(spark).count()
-    stats = sparkcache.stats(spark)
-    ((directory, metrics),) = node_metrics(spark).items()
-    (row,) = stats.collect()
+    metrics = None
+    while node_metrics(spark) != metrics:  # runs expire meanwhile
+        metrics = node_metrics(spark)
+        stats = sparkcache.stats(spark)
+        (row,) = stats.collect()
+    ((directory, metrics),) = metrics.items()
     assert row["node"] == directory
     for name in {spec.name for spec in fields(Metrics)} - HISTOGRAMS:
         assert row[name] == getattr(metrics, name), name
