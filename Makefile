@@ -70,6 +70,7 @@ test-spark: python java
 
 test-lowest test-newest: resolution = $(patsubst test-lowest,lowest-direct,$(patsubst test-newest,highest,$@))
 test-lowest test-newest: other = .venv-$(@:test-%=%)
+test-newest: EXTRAS := $(EXTRAS),pipelines
 test-lowest test-newest: venv java
 	$(PYTHON) -m venv --clear $(other)
 	$(call resolve,$(other)/constraints.txt,--resolution $(resolution) --group checkout)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NoReturn
 
@@ -37,6 +38,8 @@ _STREAMS = (
 _PIPELINES = ("unit/source/test_flow_selection.py",)
 _SINCE = dict.fromkeys(_STREAMS, "4.2") | dict.fromkeys(_PIPELINES, "4.1")
 """Modules of tests, and the Spark without which they cannot even be imported."""
+_CONNECT = (*_PIPELINES, "examples/test_pipeline.py")
+"""Modules of tests that need Spark Connect's client as well: pyspark[pipelines]."""
 
 SPARK_4_2 = pytest.mark.skipif(not has_spark("4.2"), reason="needs Spark 4.2")
 SPARK_4_1 = pytest.mark.skipif(not has_spark("4.1"), reason="needs Spark 4.1")
@@ -57,12 +60,17 @@ def need_commands(packages: str, *commands: str) -> None:
 
 
 def module_of_later_spark(path: Path, parent: pytest.Collector) -> pytest.Module | None:
-    """Return what skips a module of tests that this Spark is too old for, or None."""
-    since = _SINCE.get(str(path.relative_to(_TESTS)))
-    if since is None or has_spark(since):
+    """Return what skips a module of tests that this pyspark cannot run, or None."""
+    name = str(path.relative_to(_TESTS))
+    since = _SINCE.get(name)
+    if since is not None and not has_spark(since):
+        reason = f"needs Spark {since}"
+    elif name in _CONNECT and find_spec("grpc") is None:
+        reason = "needs pyspark[pipelines]"
+    else:
         return None
     module: _Skipped = _Skipped.from_parent(parent, path=path)
-    module.reason = f"needs Spark {since}"
+    module.reason = reason
     return module
 
 

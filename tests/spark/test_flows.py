@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,6 +39,7 @@ def test_a_stream_has_scans_before_it_runs(
 
 
 @SPARK_4_1
+@pytest.mark.skipif(find_spec("grpc") is None, reason="needs pyspark[pipelines]")
 @pytest.mark.long
 def test_what_a_run_refreshes_is_planned_as_long_as_it_lasts(
     topic: Topic, tmp_path: Path
