@@ -38,7 +38,7 @@ from session import started_spark
 
 import sparkcache
 from sparkcache.metrics import Metrics
-from sparkcache.source.executors import node_metrics
+from sparkcache.source.driver.node_rpc import node_metrics
 from sparkcache.testing.s3_server import S3Server
 
 if TYPE_CHECKING:

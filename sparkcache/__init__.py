@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from sparkcache.config import CacheConfig
     from sparkcache.errors import ConfigError, SourceError
-    from sparkcache.source.attach import attach_ui
-    from sparkcache.source.planning import plan
-    from sparkcache.source.session import configure, install
-    from sparkcache.source.stats import stats
+    from sparkcache.source.driver.attach import attach_ui
+    from sparkcache.source.driver.session import configure, install
+    from sparkcache.source.driver.stats import stats
+    from sparkcache.source.planning.plans import plan
 
 __version__ = "0.1.0"
 
@@ -34,11 +34,11 @@ _MODULES = {
     "CacheConfig": "sparkcache.config",
     "ConfigError": "sparkcache.errors",
     "SourceError": "sparkcache.errors",
-    "attach_ui": "sparkcache.source.attach",
-    "configure": "sparkcache.source.session",
-    "install": "sparkcache.source.session",
-    "plan": "sparkcache.source.planning",
-    "stats": "sparkcache.source.stats",
+    "attach_ui": "sparkcache.source.driver.attach",
+    "configure": "sparkcache.source.driver.session",
+    "install": "sparkcache.source.driver.session",
+    "plan": "sparkcache.source.planning.plans",
+    "stats": "sparkcache.source.driver.stats",
 }
 
 

@@ -255,7 +255,7 @@ class Catalog(Protocol):
         """
 
 
-class Neighbours(Protocol):
+class SurroundingRuns(Protocol):
     """The runs of a topic around those that a task reads. Each call reads anew."""
 
     def before(self) -> Iterator[Iterator[DecodedRun]]:
@@ -386,7 +386,7 @@ class Connector(Protocol):
         """
 
     def resolver(
-        self, decoding: str, options: Mapping[str, str], neighbours: Neighbours
+        self, decoding: str, options: Mapping[str, str], surrounding: SurroundingRuns
     ) -> Resolver:
         """Return what makes rows of runs that were decoded so, in order.
 

@@ -15,7 +15,7 @@ from functools import wraps
 from typing import TYPE_CHECKING
 
 from sparkcache.errors import ConfigError
-from sparkcache.source.flows import under_plan
+from sparkcache.source.planning.flows import under_plan
 from sparkcache.source.spark_version import require_spark
 
 require_spark("4.1", "sparkcache.pipelines")

@@ -18,7 +18,7 @@ from sparkcache.errors import CacheUnavailable
 from sparkcache.metrics import Metrics
 from sparkcache.node.address import Address
 from sparkcache.node.channel import Channel
-from sparkcache.node.messages import Ask, Told, ToTask
+from sparkcache.node.messages import GetMetrics, MetricsReply, ToTask
 from sparkcache.ui.tables import as_text, node_row
 
 if TYPE_CHECKING:
@@ -99,11 +99,11 @@ def _ask(address: Address) -> Metrics | None:
         return None
     with closing(channel):
         try:
-            channel.send(Ask())
+            channel.send(GetMetrics())
             answer, _ = channel.receive()
         except CacheUnavailable:
             return None
-    return answer.metrics if isinstance(answer, Told) else None
+    return answer.metrics if isinstance(answer, MetricsReply) else None
 
 
 if __name__ == "__main__":

@@ -8,8 +8,8 @@ from sparkcache.connector import TableConnector
 from sparkcache_delta import extents, names, options, pinned, splitting
 from sparkcache_delta.decode import decode
 from sparkcache_delta.discovery import Catalog
+from sparkcache_delta.file_schema import Form
 from sparkcache_delta.filtering import Resolver
-from sparkcache_delta.form import Form
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
         ByteStream,
         ChangeLog,
         DecodedRun,
-        Neighbours,
         RawRun,
         Selection,
         Storage,
+        SurroundingRuns,
     )
     from sparkcache.model import Extent, Ledger, Position, Run
 
@@ -109,7 +109,7 @@ class DeltaConnector(TableConnector):
         self,
         decoding: str,
         options: Mapping[str, str],
-        neighbours: Neighbours,
+        surrounding: SurroundingRuns,
     ) -> Resolver:
         """Return what leaves out rows that `where` does not want."""
         return Resolver(Form.parse(decoding).plain_schema(), options)

@@ -14,9 +14,9 @@ import pyarrow as pa
 
 from sparkcache.connector import DecodedRun
 from sparkcache.errors import SourceError
-from sparkcache_delta import calendar
-from sparkcache_delta.conforming import conform, find
-from sparkcache_delta.form import Form
+from sparkcache_delta import rebase
+from sparkcache_delta.file_schema import Form
+from sparkcache_delta.schema_projection import conform, find
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,7 +57,7 @@ def _require_calendar(ledger: Ledger, form: Form, batch: pa.RecordBatch) -> None
     if not form.is_old:
         return
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        if name not in (form.values or {}) and calendar.has_old(column):
+        if name not in (form.values or {}) and rebase.has_old(column):
             raise SourceError(
                 ledger.object.uri,
                 expected=f"in column {name} days since 1582-10-15 and times since "

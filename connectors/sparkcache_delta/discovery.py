@@ -17,14 +17,14 @@ import pyarrow as pa
 from sparkcache.connector import LedgerMap, Snapshot
 from sparkcache.errors import SourceError
 from sparkcache.model import Ledger, placed
-from sparkcache_delta import calendar, extents, pinned
-from sparkcache_delta.conforming import find
+from sparkcache_delta import extents, pinned, rebase
 from sparkcache_delta.decode import constant
+from sparkcache_delta.file_schema import Form
 from sparkcache_delta.footers import read_footers
-from sparkcache_delta.form import Form
 from sparkcache_delta.names import only
 from sparkcache_delta.partition_times import in_zone
 from sparkcache_delta.row_groups import bounds
+from sparkcache_delta.schema_projection import find
 from sparkcache_delta.table import Bounds
 from sparkcache_delta.where import Where
 
@@ -97,7 +97,7 @@ def ledger_maps(
             tuple(_extents(footer, of_file, where)),
         )
         for number, file, footer in _numbered(wanted, footers)
-        for is_old in [calendar.is_old(footer.metadata)]
+        for is_old in [rebase.is_old(footer.metadata)]
         for of_file in [form.of_file(file.values, file.deleted, is_old=is_old)]
     }
 

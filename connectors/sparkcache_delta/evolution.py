@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from sparkcache_delta.conforming import physical_name
-from sparkcache_delta.form import plain
+from sparkcache_delta.file_schema import plain
+from sparkcache_delta.schema_projection import physical_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

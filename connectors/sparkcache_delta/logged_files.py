@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from sparkcache_delta.conforming import physical_name
+from sparkcache_delta.schema_projection import physical_name
 from sparkcache_delta.table import Bounds, DataFile
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from sparkcache.errors import ConfigError
 from sparkcache_delta import options as asked
-from sparkcache_delta.conforming import physical_name
+from sparkcache_delta.schema_projection import physical_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

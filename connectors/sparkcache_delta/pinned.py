@@ -9,7 +9,7 @@ import pyarrow as pa
 from sparkcache.errors import ConfigError
 from sparkcache_delta import options as asked
 from sparkcache_delta import pinned_files
-from sparkcache_delta.form import NO_FORM, Form
+from sparkcache_delta.file_schema import NO_FORM, Form
 from sparkcache_delta.names import place
 from sparkcache_delta.partition_times import require_zone
 from sparkcache_delta.tables import find_table

@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 
 from sparkcache.connector import RawRun
 from sparkcache.model import Loss
-from sparkcache_delta.conforming import find
-from sparkcache_delta.form import Form
+from sparkcache_delta.file_schema import Form
+from sparkcache_delta.schema_projection import find
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -12,7 +12,7 @@ from sparkcache.errors import SourceError
 from sparkcache_delta import evolution, pinned
 from sparkcache_delta import options as asked
 from sparkcache_delta.commits import TRIMMED, identity
-from sparkcache_delta.form import Form
+from sparkcache_delta.file_schema import Form
 from sparkcache_delta.log import Log
 
 if TYPE_CHECKING:

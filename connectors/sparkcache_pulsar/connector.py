@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sparkcache import time_order
+from sparkcache import time_pruning
 from sparkcache.connector import Connector
 from sparkcache.model import Position
 from sparkcache_pulsar import (
@@ -19,7 +19,7 @@ from sparkcache_pulsar import (
 )
 from sparkcache_pulsar.decode import decode
 from sparkcache_pulsar.discovery import Catalog
-from sparkcache_pulsar.encryption import given as encryption
+from sparkcache_pulsar.encryption import options as encryption
 from sparkcache_pulsar.forms import form_of, without_form
 from sparkcache_pulsar.resolver import Resolver
 from sparkcache_pulsar.sequencefile import Layout
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from sparkcache.connector import (
         ByteStream,
         DecodedRun,
-        Neighbours,
         RawRun,
         Storage,
+        SurroundingRuns,
     )
     from sparkcache.model import Extent, Ledger, Run
 
@@ -46,7 +46,7 @@ class PulsarConnector(Connector):
     option_names = (
         schemas.OPTION_NAMES
         | encryption.OPTION_NAMES
-        | {manifest.OPTION, isolation.OPTION, time_order.OPTION}
+        | {manifest.OPTION, isolation.OPTION, time_pruning.OPTION}
     )
 
     def topic_name(self, topic: str) -> str:
@@ -55,7 +55,7 @@ class PulsarConnector(Connector):
 
     def decoding(self, options: Mapping[str, str]) -> str:
         """Return the schema of values, which messages are wanted, and decryption."""
-        time_order.skew_us(options)
+        time_pruning.skew_us(options)
         return reading.decoding(options)
 
     def schema(self, decoding: str) -> pa.Schema:
@@ -98,7 +98,7 @@ class PulsarConnector(Connector):
         options: Mapping[str, str],
     ) -> range:
         """Look at the first message of some extents."""
-        return time_order.prune(
+        return time_pruning.prune(
             extents, lambda of: times.first_us(storage, *of), times_us, options
         )
 
@@ -124,7 +124,7 @@ class PulsarConnector(Connector):
         self,
         decoding: str,
         options: Mapping[str, str],
-        neighbours: Neighbours,
+        surrounding: SurroundingRuns,
     ) -> Resolver:
         """Return what puts chunks together and knows how transactions ended."""
-        return Resolver(decoding, neighbours)
+        return Resolver(decoding, surrounding)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from sparkcache_pulsar import schemas
 from sparkcache_pulsar.columns import ENVELOPE
 from sparkcache_pulsar.encryption.column import ENCRYPTION
-from sparkcache_pulsar.encryption.given import Decryption, decryption
+from sparkcache_pulsar.encryption.options import Decryption, decryption
 from sparkcache_pulsar.isolation import (
     STATE,
     Isolation,

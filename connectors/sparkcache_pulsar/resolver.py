@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sparkcache.arrays import Bools
-    from sparkcache.connector import Neighbours
+    from sparkcache.connector import SurroundingRuns
     from sparkcache.model import RunKey
 
 _log = logging.getLogger(__name__)
@@ -42,13 +42,13 @@ class Resolver:
 
     """
 
-    def __init__(self, decoding: str, neighbours: Neighbours) -> None:
+    def __init__(self, decoding: str, surrounding: SurroundingRuns) -> None:
         how = reading(decoding)
         self._values = how.values
         self._isolation = how.isolation
-        self._chunks = Chunks(neighbours.before)
+        self._chunks = Chunks(surrounding.before)
         self._room = Room()
-        self._transactions = Transactions(neighbours.behind)
+        self._transactions = Transactions(surrounding.behind)
         self._undecided: list[Loss] = []
         self._has_warned = False
 

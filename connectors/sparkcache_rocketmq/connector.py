@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sparkcache import time_order
+from sparkcache import time_pruning
 from sparkcache.connector import Connector
 from sparkcache_rocketmq import (
     columns,
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from sparkcache.connector import (
         ByteStream,
         DecodedRun,
-        Neighbours,
         RawRun,
         Storage,
+        SurroundingRuns,
     )
     from sparkcache.model import Extent, Ledger, Position, Run
 
@@ -38,7 +38,7 @@ class RocketMQConnector(Connector):
 
     name = "rocketmq"
     has_neighbours = False
-    option_names = frozenset({tags.OPTION, metadata.OPTION, time_order.OPTION})
+    option_names = frozenset({tags.OPTION, metadata.OPTION, time_pruning.OPTION})
 
     def topic_name(self, topic: str) -> str:
         """Return the name without the hash of the cluster; raises ConfigError."""
@@ -46,7 +46,7 @@ class RocketMQConnector(Connector):
 
     def decoding(self, options: Mapping[str, str]) -> str:
         """Return nothing, since no option changes decoded rows; raises ConfigError."""
-        time_order.skew_us(options)
+        time_pruning.skew_us(options)
         tags.wanted(options)
         return ""
 
@@ -90,7 +90,7 @@ class RocketMQConnector(Connector):
         options: Mapping[str, str],
     ) -> range:
         """Look at the first message of some extents."""
-        return time_order.prune(
+        return time_pruning.prune(
             extents, lambda of: times.first_us(storage, *of), times_us, options
         )
 
@@ -112,7 +112,7 @@ class RocketMQConnector(Connector):
         self,
         decoding: str,
         options: Mapping[str, str],
-        neighbours: Neighbours,
+        surrounding: SurroundingRuns,
     ) -> tags.Resolver:
         """Return what leaves out messages whose tags are not wanted."""
         return tags.Resolver(tags.wanted(options))

@@ -21,7 +21,7 @@ EXTENT_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class OffsetSpan:
     """Records of consecutive queue offsets, in a commit log.
 
     Attributes:
@@ -45,7 +45,9 @@ class Span:
         bits = (self.first ^ self.last).bit_length() - 1
         return self.last >> bits << bits
 
-    def halves(self, before: Item | None, behind: Item | None) -> tuple[Span, ...]:
+    def halves(
+        self, before: Item | None, behind: Item | None
+    ) -> tuple[OffsetSpan, ...]:
         """Return it cut at its middle, given the items on both sides of that.
 
         Uncut if they are not known, or not between its ends.
@@ -58,19 +60,19 @@ class Span:
             return ()
         middle = self.middle()
         return (
-            Span(self.first, middle - 1, self.place, before.end),
-            Span(middle, self.last, behind.place, self.end),
+            OffsetSpan(self.first, middle - 1, self.place, before.end),
+            OffsetSpan(middle, self.last, behind.place, self.end),
         )
 
 
 def cut(
-    spans: Iterable[Span], index: QueueIndex, extent_bytes: int = EXTENT_BYTES
-) -> list[Span]:
+    spans: Iterable[OffsetSpan], index: QueueIndex, extent_bytes: int = EXTENT_BYTES
+) -> list[OffsetSpan]:
     """Cut spans into halves, and these, until none has more than that many bytes."""
-    small: list[Span] = []
+    small: list[OffsetSpan] = []
     large = list(spans)
     while large:
-        pending: list[Span] = []
+        pending: list[OffsetSpan] = []
         for span in large:
             is_small = span.end - span.place <= extent_bytes or span.first == span.last
             (small if is_small else pending).append(span)

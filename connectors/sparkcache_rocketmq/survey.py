@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from sparkcache.model import Loss
 from sparkcache.progress import steps
-from sparkcache_rocketmq.extents import Span, cut
+from sparkcache_rocketmq.extents import OffsetSpan, cut
 from sparkcache_rocketmq.headers import (
     CODA_BYTES,
     Header,
@@ -53,7 +53,7 @@ class Segment:
 
     piece: Piece
     beginning: bytes
-    spans: tuple[Span, ...]
+    spans: tuple[OffsetSpan, ...]
 
 
 @dataclass(slots=True)
@@ -221,7 +221,7 @@ class _Surveyor:
             self._lose(piece, stop, stop, "neither", end.damage, expected)
         return stop
 
-    def _spans(self, piece: Piece, first: int, last: int) -> tuple[Span, ...]:
+    def _spans(self, piece: Piece, first: int, last: int) -> tuple[OffsetSpan, ...]:
         """Return what of an object has these offsets; whatever the items say, it has.
 
         Where they cannot be right, all of it may be of these offsets.
@@ -234,9 +234,9 @@ class _Surveyor:
             place = max(place, begin.place)
         if end is not None and end.place >= place - CODA_BYTES:
             stop = min(stop, max(place, end.place) + end.size_bytes)
-        return (Span(first, last, place, stop),)
+        return (OffsetSpan(first, last, place, stop),)
 
-    def _piece_of(self, span: Span) -> Piece:
+    def _piece_of(self, span: OffsetSpan) -> Piece:
         index = bisect_right(self._pieces, span.place, key=attrgetter("place"))
         return self._pieces[index - 1]
 

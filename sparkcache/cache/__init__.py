@@ -5,7 +5,7 @@ Start with `engine`, then `run_cache` and `ring_cache`, which are one each, and
 of these.
 """
 
-from sparkcache.cache.cached_run import CachedRun, Place
+from sparkcache.cache.cached_run import CachedRun, Residency
 from sparkcache.cache.counters import Counters
 from sparkcache.cache.engine import Engine
 from sparkcache.cache.planned_cache import PlannedCache
@@ -24,9 +24,9 @@ __all__ = [
     "CachedRun",
     "Counters",
     "Engine",
-    "Place",
     "PlannedCache",
     "Policy",
+    "Residency",
     "Ring",
     "RingCache",
     "RunCache",

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 V = TypeVar("V")
 
 
-class Place(Enum):
+class Residency(Enum):
     """Under what a run's bytes are counted."""
 
     KEPT = auto()
@@ -52,7 +52,7 @@ class CachedRun(Generic[V]):
     slot: Slot
     expected_reads: int = 0
     pins: int = 0
-    place: Place = Place.GONE
+    place: Residency = Residency.GONE
     requeues: int = 0
     accessed: bool = False
     unread: bool = False

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from sparkcache.cache.cached_run import CachedRun
     from sparkcache.cache.counters import Counters
-    from sparkcache.cache.holdings import Holdings
+    from sparkcache.cache.memory_accounting import MemoryAccounting
     from sparkcache.cache.settings import Settings
     from sparkcache.model import Ledger, RunKey, Slot
 
@@ -24,7 +24,7 @@ class Engine(Protocol[V]):
     """Runs by key, within a limit of bytes. Engines derive from it."""
 
     counters: Counters
-    holdings: Holdings
+    accounting: MemoryAccounting
 
     def __len__(self) -> int: ...
 
@@ -44,12 +44,12 @@ class Engine(Protocol[V]):
     @property
     def is_idle(self) -> bool:
         """Whether nothing is kept, or going to be, or mapped by a reader."""
-        return not self.holdings.held.runs
+        return not self.accounting.held.runs
 
     @property
     def kept_bytes(self) -> int:
         """What look-ups can find."""
-        return self.holdings.kept.bytes
+        return self.accounting.kept.bytes
 
     def get(self, key: RunKey, now_s: float) -> CachedRun[V] | None:
         """Look up a run to read it, which counts as an access."""

@@ -21,7 +21,7 @@ from math import inf
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from sparkcache.cache.deadline_queue import DeadlineQueue
-from sparkcache.cache.life_cap import LifeCap
+from sparkcache.cache.max_age_queue import MaxAgeQueue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,7 +38,7 @@ class Expiry(Generic[V]):
 
     def __init__(self, ttl: Ttl, counters: Counters) -> None:
         self._counters = counters
-        self._lives: LifeCap[V] = LifeCap(inf)
+        self._lives: MaxAgeQueue[V] = MaxAgeQueue(inf)
         self._unread: DeadlineQueue[V] = DeadlineQueue(0.0)
         self._read: DeadlineQueue[V] = DeadlineQueue(0.0)
         self._expected: DeadlineQueue[V] = DeadlineQueue(0.0)
@@ -135,7 +135,7 @@ class Expiry(Generic[V]):
         self._lives.check()
         assert len(self._lives) == len(self)
 
-    def _in_use(self) -> tuple[DeadlineQueue[V] | LifeCap[V], ...]:
+    def _in_use(self) -> tuple[DeadlineQueue[V] | MaxAgeQueue[V], ...]:
         if self._lives.max_life_s == inf:
             return self._queues
         return (self._lives, *self._queues)

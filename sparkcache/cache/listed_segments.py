@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from sparkcache.cache.cached_run import CachedRun
-    from sparkcache.cache.holdings import Holdings
+    from sparkcache.cache.memory_accounting import MemoryAccounting
     from sparkcache.cache.settings import Settings
 
 V = TypeVar("V")
@@ -46,8 +46,8 @@ class ListedSegments(Generic[V]):
 
     numbers: Collection[int] = ()  # there is no memory but that of the runs
 
-    def __init__(self, settings: Settings, holdings: Holdings) -> None:
-        self._holdings = holdings
+    def __init__(self, settings: Settings, accounting: MemoryAccounting) -> None:
+        self._accounting = accounting
         self._lists: OrderedDict[_Listed[V], None] = OrderedDict()  # oldest first
         self._list_of: dict[CachedRun[V], _Listed[V]] = {}
         self._settings = settings
@@ -58,7 +58,7 @@ class ListedSegments(Generic[V]):
     @property
     def held_bytes(self) -> int:
         """What counts towards the limit: kept, reserved and lent."""
-        return self._holdings.held.bytes
+        return self._accounting.held.bytes
 
     def runs(self) -> Iterator[CachedRun[V]]:
         """Yield what look-ups find, the next to go first."""
@@ -70,7 +70,7 @@ class ListedSegments(Generic[V]):
         settings = self._settings
         size_bytes = settings.rounded(size_bytes)
         limits = settings.max_bytes, settings.max_runs
-        if size_bytes > self._segment_bytes or not self._holdings.could_fit(
+        if size_bytes > self._segment_bytes or not self._accounting.could_fit(
             size_bytes, *limits
         ):
             return None, []
@@ -78,7 +78,7 @@ class ListedSegments(Generic[V]):
 
     def has_spare(self, size_bytes: int) -> bool:
         """Whether a run fits and nothing has to go for it."""
-        held, settings = self._holdings.held, self._settings
+        held, settings = self._accounting.held, self._settings
         most_bytes = min(settings.max_bytes - held.bytes, self._segment_bytes)
         return settings.rounded(size_bytes) <= most_bytes and (
             held.runs < settings.max_runs
@@ -136,7 +136,7 @@ class ListedSegments(Generic[V]):
 
     def _give_up(self, size_bytes: int, runs: int) -> list[CachedRun[V]]:
         """Return what goes, list by list, so that so much more is within the limits."""
-        held, settings = self._holdings.held, self._settings
+        held, settings = self._accounting.held, self._settings
         excess_bytes = held.bytes + size_bytes - settings.max_bytes
         excess_runs = held.runs + runs - settings.max_runs
         evicted: list[CachedRun[V]] = []

@@ -39,7 +39,7 @@ V = TypeVar("V")
 _STALE = 4  # entries of the heap for each topic, before it is made anew
 
 
-class Foreseen(Protocol):
+class ReadForecast(Protocol):
     """What has to be known of the readers to come."""
 
     @property
@@ -78,7 +78,7 @@ class _TopicRuns(Generic[V]):
 class NextRead(Generic[V]):
     """The runs that are expected to be read, in the order of when."""
 
-    def __init__(self, foreseen: Foreseen, counters: Counters) -> None:
+    def __init__(self, foreseen: ReadForecast, counters: Counters) -> None:
         self._foreseen = foreseen
         self._counters = counters
         self._topics: dict[str, _TopicRuns[V]] = {}
@@ -128,7 +128,7 @@ class NextRead(Generic[V]):
         """Remove until so much is freed, or nothing is left that could go."""
         return self._remove_farthest(size_bytes, runs, later_than=-1.0)
 
-    def give_way(
+    def evict_for(
         self, size_bytes: int, runs: int, ticks: float
     ) -> list[CachedRun[V]] | None:
         """Remove until so much is freed, but nothing read within so many ticks.

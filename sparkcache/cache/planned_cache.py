@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from sparkcache.cache.counters import Counters
 from sparkcache.cache.ring_cache import RingCache
 from sparkcache.cache.run_cache import RunCache
-from sparkcache.consumers import Consumers, Forecast
+from sparkcache.demand import Consumers, Forecast
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sparkcache.cache.cached_run import CachedRun
     from sparkcache.cache.engine import Engine
     from sparkcache.cache.settings import Settings
-    from sparkcache.consumers import Located, Plan, Reader, Reading
+    from sparkcache.demand import ExtentOffset, PartitionRead, Plan, ReaderIdentity
     from sparkcache.model import Position, RunKey, Slot
 
 V = TypeVar("V")
@@ -101,7 +101,7 @@ class PlannedCache(Generic[V]):
         self.runs.counters.called_off += len(removed)
         return removed
 
-    def lapse(self, now_s: float) -> None:
+    def expire_ended_streams(self, now_s: float) -> None:
         """Foresee streams no longer that ended long ago."""
         for plan_id, until_s in list(self._gone.items()):
             if until_s <= now_s:
@@ -112,28 +112,30 @@ class PlannedCache(Generic[V]):
 
     def open(
         self,
-        reader: Reader,
+        reader: ReaderIdentity,
         plan_ids: Iterable[str],
-        extents: Sequence[Located],
+        extents: Sequence[ExtentOffset],
         first: Position,
         stop: Position,
-    ) -> Reading:
+    ) -> PartitionRead:
         """Begin to read a partition: see `Forecast.open`."""
-        reading = self._forecast.open(reader, plan_ids, extents, first, stop)
+        partition_read = self._forecast.open(reader, plan_ids, extents, first, stop)
         self.runs.readers_moved(reader.consumer.topic)
-        return reading
+        return partition_read
 
-    def take(self, reading: Reading, key: RunKey, now_s: float) -> CachedRun[V] | None:
+    def take(
+        self, partition_read: PartitionRead, key: RunKey, now_s: float
+    ) -> CachedRun[V] | None:
         """Look up the run that a reader comes to; None if it has to be loaded."""
-        self._forecast.advance(reading, key)
+        self._forecast.advance(partition_read, key)
         self.runs.readers_moved(key.ledger.topic)
         return self.runs.get(key, now_s)
 
     def finish(
-        self, reading: Reading, ordinal: int, key: RunKey, now_s: float
+        self, partition_read: PartitionRead, ordinal: int, key: RunKey, now_s: float
     ) -> list[CachedRun[V]]:
         """Note that a reader has finished with a run, which is its `ordinal`-th."""
-        if not self._forecast.mark_read(reading, ordinal, key):
+        if not self._forecast.mark_read(partition_read, ordinal, key):
             return []
         left = self._forecast.expected(key)  # of several plans, maybe
         if self.runs.mark_read(key, now_s) is None:
@@ -150,10 +152,10 @@ class PlannedCache(Generic[V]):
         self.runs.counters.read_out += 1
         return [removed]
 
-    def close(self, reading: Reading) -> None:
+    def close(self, partition_read: PartitionRead) -> None:
         """End an attempt at a partition, at its end or before."""
-        self._forecast.close(reading)
-        self.runs.readers_moved(reading.cursor.topic)
+        self._forecast.close(partition_read)
+        self.runs.readers_moved(partition_read.cursor.topic)
 
     def reserve(
         self, key: RunKey, size_bytes: int, now_s: float

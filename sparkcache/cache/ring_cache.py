@@ -18,12 +18,12 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING, TypeVar
 
-from sparkcache.cache.cached_run import CachedRun, Place, require_reads
+from sparkcache.cache.cached_run import CachedRun, Residency, require_reads
 from sparkcache.cache.copied_segments import CopiedSegments
 from sparkcache.cache.counters import Counters
 from sparkcache.cache.engine import Engine
-from sparkcache.cache.holdings import Holdings
 from sparkcache.cache.listed_segments import ListedSegments
+from sparkcache.cache.memory_accounting import MemoryAccounting
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -52,11 +52,11 @@ class RingCache(Engine[V]):
         self.counters = Counters() if counters is None else counters
         self._settings = settings
         self._runs: dict[RunKey, CachedRun[V]] = {}
-        self.holdings = Holdings()
+        self.accounting = MemoryAccounting()
         self._segments: CopiedSegments[V] | ListedSegments[V] = (
             CopiedSegments(settings)
             if settings.ring.copies
-            else ListedSegments(settings, self.holdings)
+            else ListedSegments(settings, self.accounting)
         )
         self._ceiling_bytes = settings.max_bytes
 
@@ -122,7 +122,7 @@ class RingCache(Engine[V]):
         if slot is None:
             self.counters.refused += 1
         else:
-            self.holdings.reserve(slot.size_bytes)
+            self.accounting.reserve(slot.size_bytes)
         return slot, evicted
 
     def has_spare(self, size_bytes: int) -> bool:
@@ -132,7 +132,7 @@ class RingCache(Engine[V]):
     def unreserve(self, slot: Slot) -> None:
         """Give back a reservation that comes to nothing."""
         self._segments.unreserve(slot)
-        self.holdings.unreserve(slot.size_bytes)
+        self.accounting.unreserve(slot.size_bytes)
 
     def insert(
         self,
@@ -166,7 +166,7 @@ class RingCache(Engine[V]):
             prefetched=ahead,
             inserted_s=now_s,
         )
-        self.holdings.keep(run)
+        self.accounting.keep(run)
         self._segments.keep(run)
         self._runs[key] = run
         self.counters.inserted += 1
@@ -178,12 +178,12 @@ class RingCache(Engine[V]):
 
     def pin(self, run: CachedRun[V]) -> None:
         """Note that a reader maps the run."""
-        self.holdings.pin(run)
+        self.accounting.pin(run)
         self._segments.pin(run)
 
     def unpin(self, run: CachedRun[V]) -> bool:
         """Note that a reader let go; returns whether the run's bytes went with it."""
-        is_gone = self.holdings.unpin(run)
+        is_gone = self.accounting.unpin(run)
         self._segments.unpin(run)
         return is_gone
 
@@ -264,15 +264,15 @@ class RingCache(Engine[V]):
 
     def check(self) -> None:
         """Assert the invariants. For tests: O(n)."""
-        self.holdings.check()
+        self.accounting.check()
         self._segments.check()
         listed = self.runs()
         assert len(listed) == len(set(listed)) == len(self._runs)
         assert all(self._runs[run.key] is run for run in listed)
-        assert all(run.place is Place.KEPT for run in listed)
+        assert all(run.place is Residency.KEPT for run in listed)
         assert all(run.expected_reads >= 0 and run.pins >= 0 for run in listed)
         assert self.kept_bytes == sum(run.size_bytes for run in listed)
-        assert self.holdings.held.bytes <= self.held_bytes <= self._ceiling_bytes
+        assert self.accounting.held.bytes <= self.held_bytes <= self._ceiling_bytes
 
     def _is_dead(self, run: CachedRun[V], now_s: float) -> bool:
         return now_s >= run.inserted_s + self._settings.ttl.max_life_s
@@ -297,7 +297,7 @@ class RingCache(Engine[V]):
 
     def _let_go(self, run: CachedRun[V]) -> None:
         """Forget a run that is in no segment any more."""
-        self.holdings.drop(run)
+        self.accounting.drop(run)
         del self._runs[run.key]
         if run.unread:
             self.counters.wasted += 1

@@ -13,7 +13,7 @@ and is pinned while a reader maps it. A run that is removed under its readers is
 from then on: it is returned at once, so that the caller can close its descriptor, and
 its bytes count until the last unpin.
 
-`Expiry` knows whose time is over, `RemovalOrder` who goes when room is needed; both
+`Expiry` knows whose time is over, `EvictionPolicy` who goes when room is needed; both
 spare runs by the same rule, and being spared begins a run's time anew. A run is held if
 and only if a pass at this moment would keep it. Whether that pass has taken place makes
 no difference to a look-up, only to the memory.
@@ -29,19 +29,19 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING, TypeVar
 
-from sparkcache.cache.cached_run import CachedRun, Place, require_reads
+from sparkcache.cache.cached_run import CachedRun, Residency, require_reads
 from sparkcache.cache.counters import Counters
 from sparkcache.cache.engine import Engine
+from sparkcache.cache.eviction_policy import EvictionPolicy
 from sparkcache.cache.expiry import Expiry
-from sparkcache.cache.holdings import Holdings
-from sparkcache.cache.removal_order import RemovalOrder
-from sparkcache.consumers import Forecast
+from sparkcache.cache.memory_accounting import MemoryAccounting
+from sparkcache.demand import Forecast
 from sparkcache.model import Slot
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from sparkcache.cache.next_read import Foreseen
+    from sparkcache.cache.next_read import ReadForecast
     from sparkcache.cache.settings import Settings
     from sparkcache.model import Ledger, RunKey
 
@@ -65,18 +65,18 @@ class RunCache(Engine[V]):
     def __init__(
         self,
         settings: Settings,
-        foreseen: Foreseen | None = None,
+        foreseen: ReadForecast | None = None,
         counters: Counters | None = None,
     ) -> None:
         self.counters = Counters() if counters is None else counters
         self._settings = settings
         self._runs: dict[RunKey, CachedRun[V]] = {}
         self._topics: dict[str, dict[CachedRun[V], None]] = {}
-        self._order: RemovalOrder[V] = RemovalOrder(
+        self._order: EvictionPolicy[V] = EvictionPolicy(
             settings, self.counters, Forecast() if foreseen is None else foreseen
         )
         self._expiry: Expiry[V] = Expiry(settings.ttl, self.counters)
-        self.holdings = Holdings()
+        self.accounting = MemoryAccounting()
         self._ceiling_bytes = settings.max_bytes
         self._ceiling_runs = settings.max_runs
 
@@ -98,7 +98,7 @@ class RunCache(Engine[V]):
     @property
     def held_bytes(self) -> int:
         """What counts towards the limit: kept, reserved and lent."""
-        return self.holdings.held.bytes
+        return self.accounting.held.bytes
 
     def get(self, key: RunKey, now_s: float) -> CachedRun[V] | None:
         """Look up a run to read it, which counts as an access."""
@@ -138,32 +138,32 @@ class RunCache(Engine[V]):
         With NEXT_READ a run is refused too if room could be made only by evicting what
         is read sooner; `key` says which run it is, None any that is read at once.
         """
-        settings, holdings = self._settings, self.holdings
+        settings, accounting = self._settings, self.accounting
         size_bytes = settings.rounded(size_bytes)
-        if not holdings.could_fit(size_bytes, settings.max_bytes, settings.max_runs):
+        if not accounting.could_fit(size_bytes, settings.max_bytes, settings.max_runs):
             self.counters.refused += 1
             return None, []
         swept = self._sweep(size_bytes, 1, settings.trigger_bytes, now_s)
         more_bytes = size_bytes - sum(run.size_bytes for run in swept)
         excess = self._excess(more_bytes, 1 - len(swept))
-        farther = self._order.give_way(*excess, to=key) if excess else []
+        farther = self._order.evict_for(*excess, to=key) if excess else []
         if farther is None:
             self._order.put_back(swept)
             self.counters.declined += 1
             return None, []
         removed = self._evicted(swept + farther)
-        holdings.reserve(size_bytes)
+        accounting.reserve(size_bytes)
         return Slot(size_bytes), removed
 
     def has_spare(self, size_bytes: int) -> bool:
         """Whether a run fits and nothing has to go for it."""
-        held, settings = self.holdings.held, self._settings
+        held, settings = self.accounting.held, self._settings
         then_bytes = held.bytes + settings.rounded(size_bytes)
         return then_bytes <= settings.trigger_bytes and held.runs < settings.max_runs
 
     def unreserve(self, slot: Slot) -> None:
         """Give back a reservation that comes to nothing."""
-        self.holdings.unreserve(slot.size_bytes)
+        self.accounting.unreserve(slot.size_bytes)
 
     def insert(
         self,
@@ -187,7 +187,7 @@ class RunCache(Engine[V]):
         require_reads(expected_reads)
         old = self._runs.get(key)
         if old is not None:
-            self.holdings.unreserve(slot.size_bytes)
+            self.accounting.unreserve(slot.size_bytes)
             old.expected_reads = expected_reads
             old.was_read = False
             self._order.renew(old)
@@ -202,7 +202,7 @@ class RunCache(Engine[V]):
             ahead=ahead,
             prefetched=ahead,
         )
-        self.holdings.keep(run)
+        self.accounting.keep(run)
         self._runs[key] = run
         self._topics.setdefault(key.ledger.topic, {})[run] = None
         self._order.add(run)
@@ -216,13 +216,13 @@ class RunCache(Engine[V]):
 
     def pin(self, run: CachedRun[V]) -> None:
         """Note that a reader maps the run."""
-        self.holdings.pin(run)
+        self.accounting.pin(run)
         self._order.moved(run.key.ledger.topic)
 
     def unpin(self, run: CachedRun[V]) -> bool:
         """Note that a reader let go; returns whether the run's bytes went with it."""
         self._order.moved(run.key.ledger.topic)
-        return self.holdings.unpin(run)
+        return self.accounting.unpin(run)
 
     def mark_read(self, key: RunKey, now_s: float) -> int | None:
         """Note that a planned read is done; returns how many are left.
@@ -337,13 +337,13 @@ class RunCache(Engine[V]):
         self._order.configure(settings)
         self._expiry.configure(settings.ttl)
         removed = self._fit(now_s)
-        self._ceiling_bytes = max(settings.max_bytes, self.holdings.held.bytes)
-        self._ceiling_runs = max(settings.max_runs, self.holdings.held.runs)
+        self._ceiling_bytes = max(settings.max_bytes, self.accounting.held.bytes)
+        self._ceiling_runs = max(settings.max_runs, self.accounting.held.runs)
         return overdue + removed
 
     def check(self) -> None:
         """Assert the invariants. For tests: O(n)."""
-        self.holdings.check()
+        self.accounting.check()
         self._expiry.check()
         queued = self.runs()
         indexed = [run for runs in self._topics.values() for run in runs]
@@ -355,15 +355,15 @@ class RunCache(Engine[V]):
         for topic, runs in self._topics.items():
             assert runs
             assert all(run.key.ledger.topic == topic for run in runs)
-        kept, pinned = self.holdings.kept, self.holdings.pinned
+        kept, pinned = self.accounting.kept, self.accounting.pinned
         assert kept.runs == len(queued)
         assert kept.bytes == sum(run.size_bytes for run in queued)
         assert pinned.runs == sum(run.pins > 0 for run in queued)
         assert pinned.bytes == sum(run.size_bytes for run in queued if run.pins)
-        assert all(run.place is Place.KEPT for run in queued)
+        assert all(run.place is Residency.KEPT for run in queued)
         assert all(run.expected_reads >= 0 and run.pins >= 0 for run in queued)
-        assert self.holdings.held.bytes <= self._ceiling_bytes
-        assert self.holdings.held.runs <= self._ceiling_runs
+        assert self.accounting.held.bytes <= self._ceiling_bytes
+        assert self.accounting.held.runs <= self._ceiling_runs
 
     def _is_dead(self, run: CachedRun[V], now_s: float) -> bool:
         if self._expiry.is_at_end(run, now_s):
@@ -378,7 +378,7 @@ class RunCache(Engine[V]):
 
     def _excess(self, size_bytes: int, runs: int) -> tuple[int, int] | None:
         """Return what would be too much, in bytes and in runs, with so much more."""
-        held, settings = self.holdings.held, self._settings
+        held, settings = self.accounting.held, self._settings
         excess_bytes = held.bytes + size_bytes - settings.max_bytes
         excess_runs = held.runs + runs - settings.max_runs
         if excess_bytes <= 0 and excess_runs <= 0:
@@ -393,8 +393,8 @@ class RunCache(Engine[V]):
         What is read next at a time that is foreseen stays. What goes is out of the
         removal order, and no more than that.
         """
-        then_bytes = self.holdings.held.bytes + size_bytes
-        excess_runs = self.holdings.held.runs + runs - self._settings.max_runs
+        then_bytes = self.accounting.held.bytes + size_bytes
+        excess_runs = self.accounting.held.runs + runs - self._settings.max_runs
         excess_bytes = 0
         if then_bytes > trigger_bytes:
             excess_bytes = then_bytes - self._settings.watermark_bytes
@@ -432,7 +432,7 @@ class RunCache(Engine[V]):
     def _let_go(self, run: CachedRun[V]) -> None:
         """Forget a run that is out of the removal order."""
         self._expiry.stop(run)
-        self.holdings.drop(run)
+        self.accounting.drop(run)
         if run.unread:
             self.counters.wasted += 1
             self.counters.wasted_bytes += run.size_bytes

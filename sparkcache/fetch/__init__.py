@@ -1,6 +1,6 @@
 """From stored bytes to decoded runs: what loaders do, and tasks without a node."""
 
 from sparkcache.fetch.load import Load, begin, fetch
-from sparkcache.fetch.stretch import Scan, Stretch
+from sparkcache.fetch.scan import RunSlice, Scan
 
-__all__ = ["Load", "Scan", "Stretch", "begin", "fetch"]
+__all__ = ["Load", "RunSlice", "Scan", "begin", "fetch"]

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from sparkcache.connector import Connector, DecodedRun, RawRun, Storage
-    from sparkcache.fetch.stretch import Scan, Stretch
+    from sparkcache.fetch.scan import RunSlice, Scan
 
 
 class DirectReader:
@@ -26,18 +26,18 @@ class DirectReader:
         self.traffic = Traffic()
         self._storage: Storage | None = None
         self._open: Generator[RawRun] | None = None
-        self._next: tuple[Stretch, int] | None = None
+        self._next: tuple[RunSlice, int] | None = None
 
-    def read(self, stretch: Stretch, index: int) -> DecodedRun:
+    def read(self, run_slice: RunSlice, index: int) -> DecodedRun:
         """Load the run of that index. Raises SourceError."""
-        connector = connectors.find(stretch.ledger.connector)
-        if self._open is None or self._next != (stretch, index):
+        connector = connectors.find(run_slice.ledger.connector)
+        if self._open is None or self._next != (run_slice, index):
             self.close()
-            self._open = self._begin(connector, stretch)
+            self._open = self._begin(connector, run_slice)
         self._next = None  # unless this one comes
-        raw = next(raw for raw in self._open if raw.run == stretch.runs[index])
-        self._next = (stretch, index + 1)
-        return connector.decode(stretch.ledger, raw, self._scan.config.batch_bytes)
+        raw = next(raw for raw in self._open if raw.run == run_slice.runs[index])
+        self._next = (run_slice, index + 1)
+        return connector.decode(run_slice.ledger, raw, self._scan.config.batch_bytes)
 
     def close(self) -> None:
         """Give up the GET that may be open."""
@@ -45,16 +45,16 @@ class DirectReader:
             self._open.close()
         self._open = self._next = None
 
-    def _begin(self, connector: Connector, stretch: Stretch) -> Generator[RawRun]:
+    def _begin(self, connector: Connector, run_slice: RunSlice) -> Generator[RawRun]:
         if self._storage is None:
             self._storage = open_storage(
                 self._scan.root, self._scan.config, self.traffic
             )
-        extent = stretch.extent
+        extent = run_slice.extent
         whole = Load(
-            stretch.ledger,
+            run_slice.ledger,
             extent,
-            stretch.runs,
+            run_slice.runs,
             extent.offset,
             extent.offset + extent.size_bytes,
         )

@@ -20,27 +20,27 @@ from sparkcache.node.messages import (
     PROTOCOL_VERSION,
     Failed,
     Finish,
+    KeepAlive,
     Open,
-    Patience,
-    Placed,
     Refused,
     Served,
+    ServedFromSegment,
     Streamed,
     Take,
     ToTask,
 )
-from sparkcache.node.opening import packed
+from sparkcache.node.packed_open import packed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sparkcache.config import CacheConfig
     from sparkcache.connector import DecodedRun
-    from sparkcache.consumers import Plan, Reader
-    from sparkcache.fetch.stretch import Scan, Stretch
+    from sparkcache.demand import Plan, ReaderIdentity
+    from sparkcache.fetch.scan import RunSlice, Scan
     from sparkcache.model import Slot
 
-Place: TypeAlias = tuple[int, int]
+RunIndex: TypeAlias = tuple[int, int]
 
 _log = logging.getLogger(__name__)
 
@@ -48,11 +48,11 @@ _log = logging.getLogger(__name__)
 def read_scan(
     scan: Scan,
     *,
-    reader: Reader,
+    reader: ReaderIdentity,
     epoch: int,
     settings: CacheConfig,
     plans: tuple[Plan, ...],
-    following: tuple[tuple[int, Stretch], ...] = (),
+    following: tuple[tuple[int, RunSlice], ...] = (),
     group: str = "",
 ) -> Iterator[DecodedRun]:
     """Yield the runs of a scan in order, each from the node if there is one.
@@ -85,8 +85,8 @@ def read_scan(
             )
         )
     with closing(_Runs(scan, node)) as runs:
-        for at, stretch in enumerate(scan.stretches):
-            for index in range(stretch.start, stretch.stop):
+        for at, run_slice in enumerate(scan.slices):
+            for index in range(run_slice.start, run_slice.stop):
                 yield runs.read(at, index)
         runs.finish()
 
@@ -108,7 +108,7 @@ class _Runs:
                 _log.warning("reading on without the cache: %s", str(error))
                 self._node.close()
                 self._node = None
-        return self._direct.read(self._scan.stretches[at], index)
+        return self._direct.read(self._scan.slices[at], index)
 
     def finish(self) -> None:
         """Say that the last run is finished with."""
@@ -141,15 +141,15 @@ class NodeReader:
         self._opening: Open | None = opening
         self._timeout_s = opening.settings.request_timeout_s
         self._scan = opening.scan
-        self._current: Place | None = None
-        self._read: list[Place] = []
+        self._current: RunIndex | None = None
+        self._read: list[RunIndex] = []
         self._mapped = 0
-        self._unmapped: list[Place] = []
+        self._unmapped: list[RunIndex] = []
         self._segments = MappedSegments()
-        self._placed: dict[Place, Slot] = {}  # not asked for yet
+        self._placed: dict[RunIndex, Slot] = {}  # not asked for yet
         self._is_closed = False
 
-    def take(self, place: Place) -> DecodedRun:
+    def take(self, place: RunIndex) -> DecodedRun:
         """Return a run, by stretch and index; the one before is then finished with.
 
         Raises SourceError if it cannot be had at all, CacheUnavailable if not here.
@@ -160,20 +160,20 @@ class NodeReader:
         self._current = place
         return self._find(place, self._placed.pop(place))
 
-    def _ask(self, place: Place) -> DecodedRun:
+    def _ask(self, place: RunIndex) -> DecodedRun:
         """Have the node say where a run is, or send it."""
         if self._opening is not None:
             self._channel.send(packed(self._opening))
             self._opening = None
         self._channel.send(Take(*place, *self._settle()))
         message, fd = self._channel.receive()
-        while isinstance(message, Patience):
+        while isinstance(message, KeepAlive):
             message, fd = self._channel.receive()
         match message:
             case Served() if fd is not None:
                 self._current = place
                 return self._map(place, fd, message.size_bytes)
-            case Placed() if message.slots:
+            case ServedFromSegment() if message.slots:
                 self._add_segment(message, fd)
                 places = _places_from(self._scan, place)
                 self._placed.update(zip(places, message.slots, strict=False))
@@ -199,7 +199,7 @@ class NodeReader:
         if not self._mapped:
             self._channel.close()
 
-    def _map(self, place: Place, fd: int, size_bytes: int) -> DecodedRun:
+    def _map(self, place: RunIndex, fd: int, size_bytes: int) -> DecodedRun:
         """Map a run that has memory of its own."""
         self._mapped += 1
         try:
@@ -207,12 +207,12 @@ class NodeReader:
         finally:
             os.close(fd)
 
-    def _find(self, place: Place, slot: Slot) -> DecodedRun:
+    def _find(self, place: RunIndex, slot: Slot) -> DecodedRun:
         """Find a run in a segment that is mapped already."""
         self._mapped += 1
         return self._segments.read(slot, partial(self._on_unmap, place))
 
-    def _add_segment(self, message: Placed, fd: int | None) -> None:
+    def _add_segment(self, message: ServedFromSegment, fd: int | None) -> None:
         """Map the segment that may have come along."""
         if fd is not None:
             try:
@@ -221,7 +221,7 @@ class NodeReader:
             finally:
                 os.close(fd)
 
-    def _on_unmap(self, place: Place) -> None:
+    def _on_unmap(self, place: RunIndex) -> None:
         self._unmapped.append(place)
         self._mapped -= 1
         if self._is_closed:
@@ -232,7 +232,7 @@ class NodeReader:
             self._read.append(self._current)
             self._current = None
 
-    def _settle(self) -> tuple[tuple[Place, ...], ...]:
+    def _settle(self) -> tuple[tuple[RunIndex, ...], ...]:
         """Return what was read, and what was unmapped, since the last time."""
         read, self._read = tuple(self._read), []
         unmapped = list(self._placed)  # the reader has jumped over these
@@ -242,11 +242,11 @@ class NodeReader:
         return read, tuple(unmapped)
 
 
-def _places_from(scan: Scan, place: Place) -> Iterator[Place]:
+def _places_from(scan: Scan, place: RunIndex) -> Iterator[RunIndex]:
     """Yield what a scan reads from a place on."""
     begin, first = place
-    for at, stretch in enumerate(scan.stretches[begin:], begin):
-        for index in range(first if at == begin else stretch.start, stretch.stop):
+    for at, run_slice in enumerate(scan.slices[begin:], begin):
+        for index in range(first if at == begin else run_slice.start, run_slice.stop):
             yield at, index
 
 

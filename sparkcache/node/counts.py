@@ -11,7 +11,7 @@ from sparkcache.node.times import Times
 from sparkcache.node.topic_counts import TopicCounts
 
 if TYPE_CHECKING:
-    from sparkcache.node.loads import Loads
+    from sparkcache.node.load_scheduler import LoadScheduler
     from sparkcache.node.run_store import RunStore
 
 
@@ -35,10 +35,10 @@ class Counts:
     def __repr__(self) -> str:
         return f"Counts({self.topics!r}, {self.times!r}, {self.progress!r})"
 
-    def metrics(self, store: RunStore, loads: Loads) -> Metrics:
+    def metrics(self, store: RunStore, loads: LoadScheduler) -> Metrics:
         """Return what was counted so far."""
         runs = store.runs
-        core, holdings = runs.counters, runs.holdings
+        core, accounting = runs.counters, runs.accounting
         counted: dict[str, Any] = {
             **self.loads,
             **self.topics.totals(),
@@ -62,13 +62,13 @@ class Counts:
             kept_bytes=runs.kept_bytes,
             held_bytes=runs.held_bytes,
             peak_bytes=store.peak_bytes,
-            pinned_runs=holdings.pinned.runs,
-            pinned_bytes=holdings.pinned.bytes,
+            pinned_runs=accounting.pinned.runs,
+            pinned_bytes=accounting.pinned.bytes,
             in_flight=len(loads),
-            in_flight_bytes=holdings.reserved.bytes,
+            in_flight_bytes=accounting.reserved.bytes,
         )
 
-    def check(self, store: RunStore, loads: Loads) -> None:
+    def check(self, store: RunStore, loads: LoadScheduler) -> None:
         """Assert the identities. For tests."""
         found, topics = self.metrics(store, loads), self.topics.records()
         served = found.hits + found.prefetch_hits

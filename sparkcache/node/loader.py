@@ -25,8 +25,8 @@ from sparkcache.node.messages import (
     Forget,
     Grant,
     Loaded,
-    Passed,
     Prepare,
+    Skipped,
     Start,
     Streamed,
     ToLoader,
@@ -114,7 +114,7 @@ class _Loader:
             with closing(fetch(connector, start.load, stream)) as raws:
                 for index, raw in enumerate(raws):
                     if index in start.skip:
-                        self._channel.send(Passed(index, raw.offset))
+                        self._channel.send(Skipped(index, raw.offset))
                     elif not self._deliver(connector, start, index, raw):
                         break
         except SourceError as error:

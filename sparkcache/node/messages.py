@@ -1,9 +1,9 @@
 """What tasks, the node and its loaders say to each other.
 
-    task -> node      Opening, Take, Finish, Reached, EndPlans, Ask, AskTopics,
-                      AskStatus
+    task -> node      Opening, Take, Finish, Reached, EndPlans, Ask, GetTopicMetrics,
+                      GetStatus
     node -> task      Served and Streamed (with a descriptor), Placed, Failed, Refused,
-                      Patience, Told, ToldTopics, Status
+                      KeepAlive, Told, TopicMetricsReply, Status
     node -> loader    Start, Grant, Deny, Cancel, Prepare, Forget, Unmap
     loader -> node    Decoded, Loaded, Streamed (with a descriptor), Passed, Ended,
                       Failed
@@ -23,10 +23,10 @@ from typing import TypeAlias
 import msgspec
 
 from sparkcache.config import CacheConfig
-from sparkcache.consumers import Plan, Reader
+from sparkcache.demand import Plan, ReaderIdentity
 from sparkcache.errors import SourceError
 from sparkcache.fetch.load import Load
-from sparkcache.fetch.stretch import Scan, Stretch
+from sparkcache.fetch.scan import RunSlice, Scan
 from sparkcache.metrics import Metrics, TopicMetrics
 from sparkcache.model import Extent, Ledger, Position, Run, Slot
 
@@ -37,7 +37,7 @@ class Message(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """The base of all messages."""
 
 
-class Part(msgspec.Struct, frozen=True, array_like=True):
+class PackedSlice(msgspec.Struct, frozen=True, array_like=True):
     """A stretch, with the number of its ledger among those of the message."""
 
     ledger: int
@@ -48,19 +48,19 @@ class Part(msgspec.Struct, frozen=True, array_like=True):
     at: int
 
 
-class Opening(Message, frozen=True):
-    """An Open on its way; see `sparkcache.node.opening`."""
+class PackedOpen(Message, frozen=True):
+    """An Open on its way; see `sparkcache.node.packed_open`."""
 
     version: int
     root: str
     config: CacheConfig
     ledgers: tuple[Ledger, ...]
-    parts: tuple[Part, ...]
-    reader: Reader
+    parts: tuple[PackedSlice, ...]
+    reader: ReaderIdentity
     epoch: int
     settings: CacheConfig
     plans: tuple[Plan, ...]
-    following: tuple[tuple[int, Part], ...]
+    following: tuple[tuple[int, PackedSlice], ...]
     group: str
 
 
@@ -74,11 +74,11 @@ class Open(Message, frozen=True):
 
     version: int
     scan: Scan
-    reader: Reader
+    reader: ReaderIdentity
     epoch: int
     settings: CacheConfig
     plans: tuple[Plan, ...]
-    following: tuple[tuple[int, Stretch], ...] = ()
+    following: tuple[tuple[int, RunSlice], ...] = ()
     group: str = ""
 
 
@@ -89,7 +89,7 @@ class Take(Message, frozen=True):
     those that it maps no longer, each as (stretch, index).
     """
 
-    stretch: int
+    run_slice: int
     index: int
     read: tuple[tuple[int, int], ...] = ()
     released: tuple[tuple[int, int], ...] = ()
@@ -102,7 +102,7 @@ class Finish(Message, frozen=True):
     released: tuple[tuple[int, int], ...] = ()
 
 
-class Reached(Message, frozen=True):
+class QueryProgress(Message, frozen=True):
     """A query has read topics up to there: by name, whatever their places."""
 
     query: str
@@ -115,15 +115,15 @@ class EndPlans(Message, frozen=True):
     ids: tuple[str, ...]
 
 
-class Ask(Message, frozen=True):
+class GetMetrics(Message, frozen=True):
     """Wants the node's metrics."""
 
 
-class AskTopics(Message, frozen=True):
+class GetTopicMetrics(Message, frozen=True):
     """Wants the node's metrics by topic."""
 
 
-class AskStatus(Message, frozen=True):
+class GetStatus(Message, frozen=True):
     """Wants all that the node tells of itself."""
 
 
@@ -133,7 +133,7 @@ class Served(Message, frozen=True):
     size_bytes: int
 
 
-class Placed(Message, frozen=True):
+class ServedFromSegment(Message, frozen=True):
     """The run, in a segment of the ring, and maybe some that follow it in the scan.
 
     What comes along is the descriptor of the `segment`, if there is one.
@@ -173,23 +173,23 @@ class Refused(Message, frozen=True):
     reason: str
 
 
-class Patience(Message, frozen=True):
+class KeepAlive(Message, frozen=True):
     """The run that the task waits for is being seen to: the node lives."""
 
 
-class Told(Message, frozen=True):
+class MetricsReply(Message, frozen=True):
     """The node's metrics."""
 
     metrics: Metrics
 
 
-class ToldTopics(Message, frozen=True):
+class TopicMetricsReply(Message, frozen=True):
     """The node's metrics by topic."""
 
     topics: tuple[TopicMetrics, ...]
 
 
-class Status(Message, frozen=True):
+class StatusReply(Message, frozen=True):
     """All that the node tells of itself, as JSON; see `sparkcache.node.status`."""
 
     json: bytes
@@ -252,7 +252,7 @@ class Decoded(Message, frozen=True):
     lost_entries: int = 0
 
 
-class Passed(Message, frozen=True):
+class Skipped(Message, frozen=True):
     """A run was passed over, as told; it begins there in its object."""
 
     index: int
@@ -274,18 +274,25 @@ class Ended(Message, frozen=True):
 
 
 FromTask: TypeAlias = (
-    Opening | Take | Finish | Reached | EndPlans | Ask | AskTopics | AskStatus
+    PackedOpen
+    | Take
+    | Finish
+    | QueryProgress
+    | EndPlans
+    | GetMetrics
+    | GetTopicMetrics
+    | GetStatus
 )
 ToTask: TypeAlias = (
     Served
-    | Placed
+    | ServedFromSegment
     | Streamed
     | Failed
     | Refused
-    | Patience
-    | Told
-    | ToldTopics
-    | Status
+    | KeepAlive
+    | MetricsReply
+    | TopicMetricsReply
+    | StatusReply
 )
 ToLoader: TypeAlias = Start | Grant | Deny | Cancel | Prepare | Forget | Unmap
-FromLoader: TypeAlias = Decoded | Passed | Loaded | Streamed | Ended | Failed
+FromLoader: TypeAlias = Decoded | Skipped | Loaded | Streamed | Ended | Failed

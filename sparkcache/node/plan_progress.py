@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from sparkcache.consumers import Plan, Reader, Reading
+    from sparkcache.demand import PartitionRead, Plan, ReaderIdentity
     from sparkcache.model import ReadToken
 
 _MOST_PLANS = 50
@@ -81,21 +81,21 @@ class PlanProgress:
                 progress.plan = plan
                 progress.done.clear()
 
-    def open(self, reading: Reading, reader: Reader) -> None:
+    def open(self, partition_read: PartitionRead, reader: ReaderIdentity) -> None:
         """A task begins to read, for some of them."""
         topic = reader.consumer.topic
-        for progress in self._of(reading):
+        for progress in self._of(partition_read):
             known = progress.end_bytes.get(topic, 0)
             end = int(reader.end) if isfinite(reader.end) else 0
             progress.end_bytes[topic] = max(known, end)
 
     def read(
-        self, reading: Reading, topic: str, ordinal: int, stored_bytes: int
+        self, partition_read: PartitionRead, topic: str, ordinal: int, stored_bytes: int
     ) -> None:
         """A task has finished with the run that is its `ordinal`-th."""
-        for progress in self._of(reading):
-            if ordinal > progress.done.get(reading.token, -1):
-                progress.done[reading.token] = ordinal
+        for progress in self._of(partition_read):
+            if ordinal > progress.done.get(partition_read.token, -1):
+                progress.done[partition_read.token] = ordinal
                 before = progress.read_bytes.get(topic, 0)
                 progress.read_bytes[topic] = before + stored_bytes
 
@@ -114,6 +114,6 @@ class PlanProgress:
             for topic in dict.fromkeys(c.topic for c in progress.plan.consumers)
         ]
 
-    def _of(self, reading: Reading) -> list[_Progress]:
-        known = map(self._plans.get, reading.plan_ids)
+    def _of(self, partition_read: PartitionRead) -> list[_Progress]:
+        known = map(self._plans.get, partition_read.plan_ids)
         return [progress for progress in known if progress and not progress.is_over]

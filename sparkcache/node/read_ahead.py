@@ -10,29 +10,33 @@ Where a batch of a stream ends within an extent, the load that brought its end h
 for the rest as well. So it goes on for the next batch, as far ahead, if that does not
 keep it waiting for long.
 
-Who is going to read a partition, or such a rest, is a `Task` as well, one that has no
-peer yet.
+Who is going to read a partition, or such a rest, is a `ReaderSession` as well, one that
+has no peer yet.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
-from sparkcache.fetch.depth import ONE_RUN, Depth, Openings
-from sparkcache.fetch.stretch import Scan
-from sparkcache.node.open_scan import PATIENCE_S, Follower, OpenScan
-from sparkcache.node.task import Task
+from sparkcache.fetch.read_ahead_window import (
+    ONE_RUN,
+    EarlyExitTracker,
+    ReadAheadWindow,
+)
+from sparkcache.fetch.scan import Scan
+from sparkcache.node.reader_session import ReaderSession
+from sparkcache.node.scan_prefetch import PATIENCE_S, Follower, ScanPrefetch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sparkcache.cache import CachedRun
     from sparkcache.config import CacheConfig
-    from sparkcache.consumers import Consumer, Plan
+    from sparkcache.demand import Consumer, Plan
     from sparkcache.model import RunKey
-    from sparkcache.node.loads import Loads
+    from sparkcache.node.load_scheduler import LoadScheduler
     from sparkcache.node.messages import Open
-    from sparkcache.node.task import Span
+    from sparkcache.node.reader_session import RunSpan
 
     ScanId: TypeAlias = tuple[int, str, str]  # stage, plan of partitions, topic
     RestId: TypeAlias = tuple[str, Consumer]  # a stream's plan, what a batch reads
@@ -54,77 +58,83 @@ class Held(Protocol):
 class _Rest(NamedTuple):
     """What the batch after a stream's begins with, and the scan that ends before it."""
 
-    scan: OpenScan
-    task: Task
+    scan: ScanPrefetch
+    session: ReaderSession
     batch: int
 
 
 class ReadAhead:
     """The scans that are read, and how far ahead of each is loaded."""
 
-    def __init__(self, held: Held, loads: Loads) -> None:
+    def __init__(self, held: Held, loads: LoadScheduler) -> None:
         self._held = held
         self._loads = loads
-        self._scans: dict[ScanId, OpenScan] = {}
-        self._scan_of: dict[Task, OpenScan] = {}
+        self._scans: dict[ScanId, ScanPrefetch] = {}
+        self._scan_of: dict[ReaderSession, ScanPrefetch] = {}
         self._rests: dict[RestId, _Rest] = {}
-        self._unread: dict[RunKey, Depth] = {}
-        self._openings = Openings()
+        self._unread: dict[RunKey, ReadAheadWindow] = {}
+        self._early_exits = EarlyExitTracker()
 
     def __repr__(self) -> str:
         return f"ReadAhead({len(self._scan_of)} tasks, {len(self._unread)} runs unread)"
 
-    def open(self, task: Task, message: Open, now_s: float) -> None:
+    def open(self, session: ReaderSession, message: Open, now_s: float) -> None:
         """A task has begun to read its partition."""
         scan = self._scan(message)
-        scan.begin(task, message.reader.token.part, now_s)
-        self._scan_of[task] = scan
-        for part, stretch in message.following:
-            if part > scan.frontier and part not in scan.coming and stretch.is_valid():
-                follower = Task(task.peer)
-                follower.begin(Scan(message.scan.root, message.scan.config, (stretch,)))
+        scan.begin(session, message.reader.token.part, now_s)
+        self._scan_of[session] = scan
+        for part, run_slice in message.following:
+            if (
+                part > scan.frontier
+                and part not in scan.coming
+                and run_slice.is_valid()
+            ):
+                follower = ReaderSession(session.peer)
+                follower.begin(
+                    Scan(message.scan.root, message.scan.config, (run_slice,))
+                )
                 scan.coming[part] = Follower(follower)
         for plan in message.plans:
             if plan.is_stream:
-                self._go_on(scan, task, message, plan)
+                self._go_on(scan, session, message, plan)
 
-    def close(self, task: Task, now_s: float) -> None:
+    def close(self, session: ReaderSession, now_s: float) -> None:
         """A task is gone. What was loaded for it alone is no better than any other."""
-        scan = self._scan_of.pop(task, None)
+        scan = self._scan_of.pop(session, None)
         if scan is None:
             return
-        scan.tasks.discard(task)
+        scan.sessions.discard(session)
         scan.idle_since_s = now_s
-        if any(task.coming(1)):
+        if any(session.coming(1)):
             scan.depth.leave()
-        self._abandon(task)
+        self._abandon(session)
 
     def tick(self, now_s: float) -> None:
         """Time has passed: forget the scans that no task was at for long."""
         for scan_id, scan in list(self._scans.items()):
             gone = scan.overdue(now_s)
-            if not scan.tasks and now_s - scan.idle_since_s >= PATIENCE_S:
+            if not scan.sessions and now_s - scan.idle_since_s >= PATIENCE_S:
                 del self._scans[scan_id]
                 gone += scan.followers()
                 self._forget_rests(scan)
-            for task in gone:
-                self._abandon(task)
+            for session in gone:
+                self._abandon(session)
 
-    def taken(self, task: Task) -> None:
+    def taken(self, session: ReaderSession) -> None:
         """A task asks for a run."""
-        if not task.is_in_order:
-            self._scan_of[task].depth.jump()
+        if not session.is_in_order:
+            self._scan_of[session].depth.jump()
 
-    def served(self, task: Task, run: CachedRun[int]) -> None:
+    def served(self, session: ReaderSession, run: CachedRun[int]) -> None:
         """A task got a run."""
         self._unread.pop(run.key, None)
-        if task.is_in_order:
-            self._scan_of[task].depth.read(run.size_bytes)
+        if session.is_in_order:
+            self._scan_of[session].depth.read(run.size_bytes)
 
-    def loaded(self, key: RunKey, span: Span) -> None:
+    def loaded(self, key: RunKey, span: RunSpan) -> None:
         """A run was loaded that nobody waits for yet."""
-        for scan, task in self._readers():
-            if task.wants(span):
+        for scan, session in self._readers():
+            if session.wants(span):
                 self._unread[key] = scan.depth
                 return
 
@@ -134,87 +144,93 @@ class ReadAhead:
         if depth is not None:
             depth.waste()
 
-    def is_wanted(self, span: Span) -> bool:
+    def is_wanted(self, span: RunSpan) -> bool:
         """Tell whether anybody waits for a run of a span, or will come to one."""
-        return any(task.wants(span) for _, task in self._readers())
+        return any(session.wants(span) for _, session in self._readers())
 
     def is_near(
-        self, key: RunKey, span: Span, size_bytes: int, config: CacheConfig
+        self, key: RunKey, span: RunSpan, size_bytes: int, config: CacheConfig
     ) -> bool:
         """Tell whether one of a run's readers may be read ahead of so far."""
         return any(
-            self._is_near(task, key, self._most_bytes(scan, size_bytes, config))
-            for scan, task in self._readers()
-            if task.wants(span)
+            self._is_near(session, key, self._most_bytes(scan, size_bytes, config))
+            for scan, session in self._readers()
+            if session.wants(span)
         )
 
-    def proceed(self, task: Task, config: CacheConfig) -> None:
+    def advance(self, session: ReaderSession, config: CacheConfig) -> None:
         """Begin the loads that a task may be read ahead of by."""
-        scan = self._scan_of[task]
+        scan = self._scan_of[session]
         run_bytes = scan.depth.run_bytes or config.run_bytes
         most_bytes = self._most_bytes(scan, run_bytes, config)
-        left_bytes = self._begin_loads(task, run_bytes, most_bytes)
+        left_bytes = self._begin_loads(session, run_bytes, most_bytes)
         if left_bytes > 0:
-            follower = scan.follower(task)
+            follower = scan.follower(session)
             if follower is not None:
                 self._begin_loads(follower, run_bytes, left_bytes)
 
     def check(self) -> None:
         """Assert the invariants. For tests."""
-        self._openings.check()
+        self._early_exits.check()
         for scan in self._scans.values():
             for part, follower in scan.coming.items():
                 assert (part < scan.frontier) == (follower.passed_s is not None)
                 assert follower.passed_s is None or follower.owner is not None
-            assert all(self._scan_of[task] is scan for task in scan.tasks)
+            assert all(self._scan_of[session] is scan for session in scan.sessions)
         assert all(rest.scan in self._scans.values() for rest in self._rests.values())
         for key in self._unread:
             run = self._held.peek(key)
             assert run is None or run.unread
-        assert set(self._scan_of) == {t for s in self._scans.values() for t in s.tasks}
+        assert set(self._scan_of) == {
+            t for s in self._scans.values() for t in s.sessions
+        }
 
-    def _begin_loads(self, task: Task, run_bytes: int, left_bytes: int) -> int:
+    def _begin_loads(
+        self, session: ReaderSession, run_bytes: int, left_bytes: int
+    ) -> int:
         """Begin loads of what a task comes to; return what is left at its end.
 
         What is not held yet is taken to have `run_bytes`.
         """
         count = 0
-        for place in task.coming(_MOST_RUNS):
+        for place in session.coming(_MOST_RUNS):
             if left_bytes <= 0:
                 return 0
-            key = task.key(place)
+            key = session.key(place)
             run = self._held.peek(key)
             if run is None and key not in self._loads:
-                self._loads.begin(task, place)
+                self._loads.begin(session, place)
             left_bytes -= run_bytes if run is None else run.size_bytes
             count += 1
         return left_bytes if count < _MOST_RUNS else 0
 
-    def _is_near(self, task: Task, key: RunKey, most_bytes: int) -> bool:
+    def _is_near(self, session: ReaderSession, key: RunKey, most_bytes: int) -> bool:
         """Tell whether fewer bytes than that lie between a task and a run."""
-        for place in task.coming(_MOST_RUNS):
-            if most_bytes <= 0 or task.key(place) == key:
+        for place in session.coming(_MOST_RUNS):
+            if most_bytes <= 0 or session.key(place) == key:
                 return most_bytes > 0
-            run = self._held.peek(task.key(place))
+            run = self._held.peek(session.key(place))
             most_bytes -= 0 if run is None else run.size_bytes
         return False
 
-    def _most_bytes(self, scan: OpenScan, size_bytes: int, config: CacheConfig) -> int:
+    def _most_bytes(
+        self, scan: ScanPrefetch, size_bytes: int, config: CacheConfig
+    ) -> int:
         """Return how many bytes less than may lie between a task and such a run."""
         share = config.max_bytes // (_SHARE * max(len(self._scan_of), 1))
         limit_bytes = min(config.read_ahead_bytes, share)
         return min(scan.depth.bytes, limit_bytes - size_bytes + 1)
 
-    def _readers(self) -> Iterator[tuple[OpenScan, Task]]:
-        for task, scan in self._scan_of.items():
-            yield scan, task
+    def _readers(self) -> Iterator[tuple[ScanPrefetch, ReaderSession]]:
+        for session, scan in self._scan_of.items():
+            yield scan, session
         for scan in self._scans.values():
-            for task in scan.followers():
-                yield scan, task
+            for session in scan.followers():
+                yield scan, session
         for rest in self._rests.values():
-            yield rest.scan, rest.task
+            yield rest.scan, rest.session
 
-    def _scan(self, message: Open) -> OpenScan:
+    def _scan(self, message: Open) -> ScanPrefetch:
         reader = message.reader
         scan_id = (reader.token.stage, reader.scan, reader.consumer.topic)
         if scan_id not in self._scans:
@@ -222,37 +238,43 @@ class ReadAhead:
                 plan.is_stream or reader.consumer in plan.consumers
                 for plan in message.plans
             )
-            self._scans[scan_id] = OpenScan(
-                Depth(message.settings.read_ahead_bytes)
+            self._scans[scan_id] = ScanPrefetch(
+                ReadAheadWindow(message.settings.read_ahead_bytes)
                 if is_planned
-                else Depth(ONE_RUN, self._openings)
+                else ReadAheadWindow(ONE_RUN, self._early_exits)
             )
         return self._scans[scan_id]
 
-    def _go_on(self, scan: OpenScan, task: Task, message: Open, plan: Plan) -> None:
+    def _go_on(
+        self, scan: ScanPrefetch, session: ReaderSession, message: Open, plan: Plan
+    ) -> None:
         """Note what the batch that comes after a stream's begins with.
 
         What was noted for this one, when it was to come, its own tasks read now.
         """
-        consumer, last = message.reader.consumer, message.scan.stretches[-1]
+        consumer, last = message.reader.consumer, message.scan.slices[-1]
         for (stream, before), rest in list(self._rests.items()):
             is_earlier = stream == plan.id and rest.batch < plan.batch
             if is_earlier and before.topic == consumer.topic:
                 del self._rests[stream, before]
         left = None if consumer.end is None else last.behind(consumer.end)
         if left is not None and plan.reads(left.key(left.start)):
-            coming = Task(task.peer)
+            coming = ReaderSession(session.peer)
             coming.begin(Scan(message.scan.root, message.scan.config, (left,)))
             self._rests[plan.id, consumer] = _Rest(scan, coming, plan.batch)
 
-    def _forget_rests(self, scan: OpenScan) -> None:
+    def _forget_rests(self, scan: ScanPrefetch) -> None:
         for rest_id, rest in list(self._rests.items()):
             if rest.scan is scan:
                 del self._rests[rest_id]
 
-    def _abandon(self, task: Task) -> None:
+    def _abandon(self, session: ReaderSession) -> None:
         """What was loaded for a task that nobody else comes to may go first."""
-        for place in task.coming(_MOST_RUNS):
-            run = self._held.peek(task.key(place))
-            if run is not None and run.ahead and not self.is_wanted(task.span(place)):
+        for place in session.coming(_MOST_RUNS):
+            run = self._held.peek(session.key(place))
+            if (
+                run is not None
+                and run.ahead
+                and not self.is_wanted(session.span(place))
+            ):
                 self._held.abandon(run)

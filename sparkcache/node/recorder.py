@@ -16,8 +16,8 @@ from sparkcache.trace import Begin, Close, Open, Over, Read, Take, TraceWriter
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from sparkcache.consumers import Located, Plan, Reader, Reading
-    from sparkcache.fetch.stretch import Stretch
+    from sparkcache.demand import ExtentOffset, PartitionRead, Plan, ReaderIdentity
+    from sparkcache.fetch.scan import RunSlice
     from sparkcache.model import Position, RunKey
     from sparkcache.trace import Event
 
@@ -39,7 +39,7 @@ class Recorder:
         self._writer: TraceWriter | None = None
         self._lines: list[str] = []
         self._since_s = 0.0
-        self._tasks: dict[Reading, int] = {}
+        self._tasks: dict[PartitionRead, int] = {}
         self._sizes: dict[RunKey, int] = {}
         self._opened = 0
         self._batches: dict[str, int] = {}  # of streams
@@ -97,39 +97,41 @@ class Recorder:
 
     def open(
         self,
-        reading: Reading,
-        reader: Reader,
+        partition_read: PartitionRead,
+        reader: ReaderIdentity,
         plan_ids: tuple[str, ...],
-        extents: Sequence[Located],
+        extents: Sequence[ExtentOffset],
         first: Position,
         stop: Position,
     ) -> None:
         """A task begins to read a partition."""
         if self._writer is not None:
-            number = self._tasks[reading] = self._opened
+            number = self._tasks[partition_read] = self._opened
             self._opened += 1
             self._event(Open(number, reader, plan_ids, tuple(extents), first, stop))
 
-    def take(self, reading: Reading, stretch: Stretch, index: int) -> None:
+    def take(
+        self, partition_read: PartitionRead, run_slice: RunSlice, index: int
+    ) -> None:
         """A task comes to a run."""
-        number = self._tasks.get(reading)
+        number = self._tasks.get(partition_read)
         if number is None:
             return
-        key, extent = stretch.key(index), stretch.extent
+        key, extent = run_slice.key(index), run_slice.extent
         share = (key.run.last - key.run.first + 1) / (extent.last - extent.first + 1)
         self._run(key, max(round(extent.size_bytes * share), 1))
         self._event(Take(number, key))
 
-    def finish(self, reading: Reading, key: RunKey) -> None:
+    def finish(self, partition_read: PartitionRead, key: RunKey) -> None:
         """A task has finished with a run that it came to."""
-        number = self._tasks.get(reading)
+        number = self._tasks.get(partition_read)
         if number is not None:
             self._run(key, 1)
             self._event(Read(number, key))
 
-    def leave(self, reading: Reading) -> None:
+    def leave(self, partition_read: PartitionRead) -> None:
         """A task ends."""
-        number = self._tasks.pop(reading, None)
+        number = self._tasks.pop(partition_read, None)
         if number is not None:
             self._event(Close(number))
 

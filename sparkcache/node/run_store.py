@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 
 from sparkcache.cache import PlannedCache
 from sparkcache.memory.segments import Segments
-from sparkcache.node.messages import Placed, Served
+from sparkcache.node.messages import Served, ServedFromSegment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from sparkcache.cache import CachedRun, Engine, Settings
-    from sparkcache.consumers import Reading
+    from sparkcache.demand import PartitionRead
     from sparkcache.model import RunKey, Slot
-    from sparkcache.node.task import Peer
+    from sparkcache.node.reader_session import Peer
 
 # What a pass lets go of at most, 1 to 5 ms of work: a descriptor costs 6 us to close,
 # and its memory 0.2 ms a MiB.
@@ -96,7 +96,7 @@ class RunStore:
         spare = self.runs.has_spare(size_bytes)
         return self.reserve(key, size_bytes) if spare else None
 
-    def way_in(self, slot: Slot, loader: Peer) -> int | None:
+    def writable_fd(self, slot: Slot, loader: Peer) -> int | None:
         """Return a descriptor that a loader needs to write there, if it needs one."""
         return (
             None
@@ -132,14 +132,14 @@ class RunStore:
         self.runs.abandon(run)
 
     def take(
-        self, reading: Reading, key: RunKey, now_s: float
+        self, partition_read: PartitionRead, key: RunKey, now_s: float
     ) -> CachedRun[int] | None:
         """Look up the run that a reader comes to; None if it has to be loaded."""
-        return self.planned.take(reading, key, now_s)
+        return self.planned.take(partition_read, key, now_s)
 
-    def finish(self, reading: Reading, ordinal: int, key: RunKey) -> None:
+    def finish(self, partition_read: PartitionRead, ordinal: int, key: RunKey) -> None:
         """Note that a reader has finished with a run."""
-        self.free(self.planned.finish(reading, ordinal, key, self._now()))
+        self.free(self.planned.finish(partition_read, ordinal, key, self._now()))
 
     def hand_over(self, runs: Sequence[CachedRun[int]], reader: Peer) -> None:
         """Send a reader a run; or several, if all are in segments it has got."""
@@ -149,7 +149,7 @@ class RunStore:
             return
         fd = self._segments.to_read(first.segment, reader)
         number = None if fd is None else first.segment.number
-        reader.send(Placed(tuple(run.slot for run in runs), number), fd)
+        reader.send(ServedFromSegment(tuple(run.slot for run in runs), number), fd)
 
     def can_follow(self, run: CachedRun[int], first: Slot, reader: Peer) -> bool:
         """Tell whether a run can be handed over together with another one."""
@@ -170,7 +170,7 @@ class RunStore:
         Nobody waits for longer than that takes, and nobody is served what is overdue.
         """
         now_s = self._now()
-        self.planned.lapse(now_s)
+        self.planned.expire_ended_streams(now_s)
         self.free(self.runs.expire(now_s, self._pass_runs, _PASS_BYTES))
         if self._coming is not None and not self.runs.is_behind(now_s):
             self._change(self._coming, now_s)

@@ -17,9 +17,6 @@ from sparkcache.node.channel import AsyncChannel, PatientChannel
 from sparkcache.node.lifetime import watch
 from sparkcache.node.loader import fork_loader
 from sparkcache.node.messages import (
-    Ask,
-    AskStatus,
-    AskTopics,
     Decoded,
     Ended,
     EndPlans,
@@ -27,22 +24,25 @@ from sparkcache.node.messages import (
     Finish,
     FromLoader,
     FromTask,
+    GetMetrics,
+    GetStatus,
+    GetTopicMetrics,
     Loaded,
-    Opening,
-    Passed,
-    Reached,
+    PackedOpen,
+    QueryProgress,
+    Skipped,
     Streamed,
     Take,
 )
-from sparkcache.node.opening import unpacked
+from sparkcache.node.packed_open import unpacked
+from sparkcache.node.reader_session import ReaderSession
 from sparkcache.node.service import Service
-from sparkcache.node.task import Task
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
     from sparkcache.config import CacheConfig
-    from sparkcache.node.task import Peer
+    from sparkcache.node.reader_session import Peer
 
 _TICK_S = 0.5
 _PAUSE_S = 0.1
@@ -175,8 +175,8 @@ class _Server:
         match message:
             case Decoded():
                 service.decoded(peer, message)
-            case Passed():
-                service.passed(peer, message)
+            case Skipped():
+                service.skipped(peer, message)
             case Loaded():
                 service.loaded(peer, message.index, fd)
             case Streamed() if fd is not None:
@@ -222,41 +222,41 @@ class _TaskConnection:
         self._channel = PatientChannel[FromTask](
             loop, sock, FromTask, on_message=self._says, on_close=self._gone
         )
-        self._task = Task(self._channel)
+        self._session = ReaderSession(self._channel)
 
     def _says(self, message: FromTask, fd: int | None) -> None:
         if fd is not None:
             os.close(fd)
-        service, task = self._service, self._task
+        service, session = self._service, self._session
         match message:
-            case Opening() if task.scan is None:
+            case PackedOpen() if session.scan is None:
                 self._open(message)
-            case Take() if task.scan is not None:
-                service.take(task, message)
-            case Finish() if task.scan is not None:
-                service.finish(task, message)
-            case Reached():
-                service.reached(message)
+            case Take() if session.scan is not None:
+                service.take(session, message)
+            case Finish() if session.scan is not None:
+                service.finish(session, message)
+            case QueryProgress():
+                service.query_progress(message)
             case EndPlans():
                 service.end_plans(message)
-            case Ask():
-                service.ask(self._channel)
-            case AskTopics():
-                service.ask_topics(self._channel)
-            case AskStatus():
-                service.ask_status(self._channel)
+            case GetMetrics():
+                service.get_metrics(self._channel)
+            case GetTopicMetrics():
+                service.get_topic_metrics(self._channel)
+            case GetStatus():
+                service.get_status(self._channel)
             case _:
                 self._channel.close()
 
-    def _open(self, message: Opening) -> None:
+    def _open(self, message: PackedOpen) -> None:
         try:
-            self._service.open(self._task, unpacked(message))
+            self._service.open(self._session, unpacked(message))
         except ValueError as error:
             _log.warning("a task asked for what there is not: %s", error)
             self._channel.close()
 
     def _gone(self) -> None:
-        self._service.close(self._task)
+        self._service.close(self._session)
 
 
 def _let_go_of_standard_input() -> None:

@@ -11,19 +11,19 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from sparkcache.consumers import Located
+from sparkcache.demand import ExtentOffset
 from sparkcache.model import Position
 from sparkcache.node import status
 from sparkcache.node.cache_settings import cache_settings
 from sparkcache.node.counts import Counts
-from sparkcache.node.loads import Loads
+from sparkcache.node.load_scheduler import LoadScheduler
 from sparkcache.node.messages import (
     PROTOCOL_VERSION,
-    Patience,
+    KeepAlive,
+    MetricsReply,
     Refused,
-    Status,
-    Told,
-    ToldTopics,
+    StatusReply,
+    TopicMetricsReply,
 )
 from sparkcache.node.read_ahead import ReadAhead
 from sparkcache.node.recorder import Recorder
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     from sparkcache.cache import CachedRun, Ttl
     from sparkcache.config import CacheConfig
-    from sparkcache.consumers import Plan, Reader, Reading
-    from sparkcache.fetch.stretch import Scan
+    from sparkcache.demand import PartitionRead, Plan, ReaderIdentity
+    from sparkcache.fetch.scan import Scan
     from sparkcache.metrics import Metrics, TopicMetrics
     from sparkcache.model import RunKey, Slot
     from sparkcache.node.messages import (
@@ -45,11 +45,11 @@ if TYPE_CHECKING:
         Failed,
         Finish,
         Open,
-        Passed,
-        Reached,
+        QueryProgress,
+        Skipped,
         Take,
     )
-    from sparkcache.node.task import Peer, Span, Task
+    from sparkcache.node.reader_session import Peer, ReaderSession, RunSpan
 
 # What is handed over at once where runs are small: each is pinned until the task has
 # read on.
@@ -96,26 +96,26 @@ class Service:
             settings, now=now, close_fd=close_fd, on_free=self._freed
         )
         _warn_of(settings.ttl)
-        self._tasks: set[Task] = set()
+        self._sessions: set[ReaderSession] = set()
         self._counts = Counts()
         self._name = name
-        self.loads = Loads(self, self._counts.loads, self._counts.topics, now)
+        self.loads = LoadScheduler(self, self._counts.loads, self._counts.topics, now)
         self._ahead = ReadAhead(self._store, self.loads)
 
     def __repr__(self) -> str:
-        return f"Service({len(self._tasks)} tasks, {self.loads!r}, {self._store!r})"
+        return f"Service({len(self._sessions)} tasks, {self.loads!r}, {self._store!r})"
 
     # Tasks
 
-    def open(self, task: Task, message: Open) -> None:
+    def open(self, session: ReaderSession, message: Open) -> None:
         """A task says what it will read."""
         if message.version != PROTOCOL_VERSION:
             reason = f"protocol {message.version}, this node speaks {PROTOCOL_VERSION}"
-            task.peer.send(Refused(reason))
+            session.peer.send(Refused(reason))
             return
-        if not all(stretch.is_valid() for stretch in message.scan.stretches):
+        if not all(run_slice.is_valid() for run_slice in message.scan.slices):
             _log.warning("a task asked for runs that there are not")
-            task.peer.close()
+            session.peer.close()
             return
         late = message.epoch < self._epoch
         if not late:
@@ -125,105 +125,107 @@ class Service:
         self._recorder.begin(begun)
         self._counts.progress.begin(begun)
         self._move(message.plans)
-        task.begin(message.scan)
-        if message.scan.stretches:
+        session.begin(message.scan)
+        if message.scan.slices:
             plan_ids = tuple(plan.id for plan in message.plans if plan.is_read_for)
-            task.reading = self._reading(message.reader, plan_ids, message.scan)
-            self._counts.progress.open(task.reading, message.reader)
-            self._ahead.open(task, message, self._now())
-            self._counts.topics.meet(
-                message.scan.stretches[0].ledger.topic, message.group
+            session.partition_read = self._partition_read(
+                message.reader, plan_ids, message.scan
             )
-        self._tasks.add(task)
-        self.loads.proceed()
+            self._counts.progress.open(session.partition_read, message.reader)
+            self._ahead.open(session, message, self._now())
+            self._counts.topics.meet(message.scan.slices[0].ledger.topic, message.group)
+        self._sessions.add(session)
+        self.loads.dispatch()
 
-    def take(self, task: Task, message: Take) -> None:
+    def take(self, session: ReaderSession, message: Take) -> None:
         """A task wants a run."""
-        place = (message.stretch, message.index)
+        place = (message.run_slice, message.index)
         if (
-            task.reading is None
-            or task.waiting
-            or place <= task.cursor
-            or not task.reads(place)
+            session.partition_read is None
+            or session.waiting
+            or place <= session.cursor
+            or not session.reads(place)
         ):
-            _log.warning("a task asked out of order: %s after %s", place, task.cursor)
-            task.peer.close()
+            _log.warning(
+                "a task asked out of order: %s after %s", place, session.cursor
+            )
+            session.peer.close()
             return
-        self._settle(task, message)
+        self._settle(session, message)
         now_s = self._now()
-        run = self._come_to(task, place, now_s)
+        run = self._come_to(session, place, now_s)
         if run is not None:
-            following = self._following(task, run, now_s)
-            self._serve(task, run, *following)
+            following = self._following(session, run, now_s)
+            self._serve(session, run, *following)
             self._counts.times.served(now_s, self._now(), 1 + len(following))
         else:
-            self.loads.wait(task, place)
-            self._ahead.proceed(task, self.config)
-        self.loads.proceed()
+            self.loads.wait(session, place)
+            self._ahead.advance(session, self.config)
+        self.loads.dispatch()
 
-    def finish(self, task: Task, message: Finish) -> None:
+    def finish(self, session: ReaderSession, message: Finish) -> None:
         """A task wants no more."""
-        self._settle(task, message)
-        if not task.waiting:
-            task.finish()
-        self.loads.proceed()
+        self._settle(session, message)
+        if not session.waiting:
+            session.finish()
+        self.loads.dispatch()
 
-    def close(self, task: Task) -> None:
+    def close(self, session: ReaderSession) -> None:
         """A task is gone, done or not: what it mapped is unmapped."""
-        self._tasks.discard(task)
-        for cached in task.pins.values():
+        self._sessions.discard(session)
+        for cached in session.pins.values():
             self._store.runs.unpin(cached)
-        task.pins.clear()
-        if task.reading is not None:
-            self._store.planned.close(task.reading)
-            self._recorder.leave(task.reading)
-            task.reading = None
-        self.loads.leave(task)
-        self._ahead.close(task, self._now())
-        self.loads.proceed()
+        session.pins.clear()
+        if session.partition_read is not None:
+            self._store.planned.close(session.partition_read)
+            self._recorder.leave(session.partition_read)
+            session.partition_read = None
+        self.loads.leave(session)
+        self._ahead.close(session, self._now())
+        self.loads.dispatch()
 
-    def reached(self, message: Reached) -> None:
+    def query_progress(self, message: QueryProgress) -> None:
         """A query has done a batch, by tasks of this executor or of others."""
         now_s = self._now()
         self._move(self._store.planned.reach(message.query, message.topics, now_s))
-        self.loads.proceed()
+        self.loads.dispatch()
 
     def end_plans(self, message: EndPlans) -> None:
         """Plans are over: what nobody else waits for is dropped."""
         self._recorder.end(message.ids)
         self._counts.progress.end(message.ids)
         self._store.end(message.ids)
-        self.loads.proceed()
+        self.loads.dispatch()
 
-    def ask(self, peer: Peer) -> None:
+    def get_metrics(self, peer: Peer) -> None:
         """Somebody wants to know."""
-        peer.send(Told(self.metrics()))
+        peer.send(MetricsReply(self.metrics()))
 
-    def ask_topics(self, peer: Peer) -> None:
+    def get_topic_metrics(self, peer: Peer) -> None:
         """Somebody wants to know, topic by topic."""
-        peer.send(ToldTopics(self.topic_metrics()))
+        peer.send(TopicMetricsReply(self.topic_metrics()))
 
-    def ask_status(self, peer: Peer) -> None:
+    def get_status(self, peer: Peer) -> None:
         """Somebody wants to know all there is, as JSON."""
         told = self.metrics(), self.topic_metrics(), self._counts.progress.records()
-        peer.send(Status(status.encode(self._name, self.config.max_bytes, *told)))
+        peer.send(StatusReply(status.encode(self._name, self.config.max_bytes, *told)))
 
     # Loaders
 
     def loader_ready(self, peer: Peer) -> None:
         """A loader has begun and waits for work."""
         self.loads.loader_ready(peer)
-        self.loads.proceed()
+        self.loads.dispatch()
 
     def decoded(self, peer: Peer, message: Decoded) -> None:
         """A loader asks whether it may put a run into shared memory."""
         self.loads.decoded(peer, message)
-        self.loads.proceed()
+        self.loads.dispatch()
 
-    def passed(self, peer: Peer, message: Passed) -> None:
+    def skipped(self, peer: Peer, message: Skipped) -> None:
         """A loader passed over a run."""
-        self.loads.passed(peer, message)
-        self.loads.proceed()
+        self.loads.skipped(peer, message)
+        self.loads.dispatch()
 
     def loaded(self, peer: Peer, index: int, fd: int | None) -> None:
         """A loader has written a run that it was granted room for.
@@ -241,12 +243,12 @@ class Service:
         cached = self._store.insert(run.key, run.slot, fd, ahead=ahead)
         if cached is not None:
             self._count_inserted(cached, run.span)
-        for task in run.waiters:
+        for session in run.waiters:
             held = self._store.runs.get(run.key, self._now()) or cached
             assert held is not None, "held, or inserted just now"
-            self._pin(task, held)
-            self._serve(task, held)
-        self.loads.proceed()
+            self._pin(session, held)
+            self._serve(session, held)
+        self.loads.dispatch()
 
     def streamed(self, peer: Peer, fd: int) -> None:
         """A loader hands over the end of a pipe; the descriptor stays the caller's."""
@@ -255,22 +257,22 @@ class Service:
     def ended(self, peer: Peer, message: Ended) -> None:
         """A loader is through with its load."""
         self.loads.ended(peer, message)
-        self.loads.proceed()
+        self.loads.dispatch()
 
     def failed(self, peer: Peer, message: Failed) -> None:
         """The storage failed a loader; `ended` follows."""
         self.loads.failed(peer, message)
-        self.loads.proceed()
+        self.loads.dispatch()
 
     def loader_gone(self, peer: Peer) -> None:
         """A loader is of no use any more; `loader_ended` follows."""
         self.loads.loader_gone(peer)
-        self.loads.proceed()
+        self.loads.dispatch()
 
     def loader_ended(self, peer: Peer) -> None:
         """A loader's process has ended."""
         self.loads.loader_ended(peer)
-        self.loads.proceed()
+        self.loads.dispatch()
 
     # What loads ask
 
@@ -292,15 +294,15 @@ class Service:
         """Give back what was reserved."""
         self._store.runs.unreserve(slot)
 
-    def way_in(self, slot: Slot, loader: Peer) -> int | None:
+    def writable_fd(self, slot: Slot, loader: Peer) -> int | None:
         """Return a descriptor that a loader needs to write there, if it needs one."""
-        return self._store.way_in(slot, loader)
+        return self._store.writable_fd(slot, loader)
 
-    def is_wanted(self, span: Span) -> bool:
+    def is_wanted(self, span: RunSpan) -> bool:
         """Tell whether any task waits for a run of a span, or will come to one."""
         return self._ahead.is_wanted(span)
 
-    def is_near(self, key: RunKey, span: Span, size_bytes: int) -> bool:
+    def is_near(self, key: RunKey, span: RunSpan, size_bytes: int) -> bool:
         """Tell whether one of a run's readers may be read ahead of so far."""
         return self._ahead.is_near(key, span, size_bytes, self.config)
 
@@ -333,10 +335,10 @@ class Service:
         self._recorder.flush()
         self.loads.tick(self.config.request_timeout_s)
         self._ahead.tick(self._now())
-        for task in self._tasks:
-            if task.waiting:
-                task.peer.send(Patience())
-        self.loads.proceed()
+        for session in self._sessions:
+            if session.waiting:
+                session.peer.send(KeepAlive())
+        self.loads.dispatch()
 
     def stop(self) -> None:
         """The node ends."""
@@ -357,47 +359,49 @@ class Service:
         self._store.check()
         self.loads.check()
         self._ahead.check()
-        assert set(self.loads.waiting()) == {t for t in self._tasks if t.waiting}
+        assert set(self.loads.waiting()) == {t for t in self._sessions if t.waiting}
 
     def _move(self, plans: Iterable[Plan]) -> None:
         """Write down how far streams have come."""
         self._recorder.move(plans)
         self._counts.progress.move(plans)
 
-    def _settle(self, task: Task, message: Take | Finish) -> None:
+    def _settle(self, session: ReaderSession, message: Take | Finish) -> None:
         """Note what a task has read, and what it maps no longer."""
-        for place in filter(task.reads, message.read):
-            assert task.reading is not None, "it has a run to read"
-            key = task.key(place)
-            self._recorder.finish(task.reading, key)
-            ordinal = task.ordinal(place)
-            stored_bytes = task.stretches[place[0]].stored_bytes(place[1])
+        for place in filter(session.reads, message.read):
+            assert session.partition_read is not None, "it has a run to read"
+            key = session.key(place)
+            self._recorder.finish(session.partition_read, key)
+            ordinal = session.ordinal(place)
+            stored_bytes = session.slices[place[0]].stored_bytes(place[1])
             topic = key.ledger.topic
-            self._counts.progress.read(task.reading, topic, ordinal, stored_bytes)
-            self._store.finish(task.reading, ordinal, key)
+            self._counts.progress.read(
+                session.partition_read, topic, ordinal, stored_bytes
+            )
+            self._store.finish(session.partition_read, ordinal, key)
         for place in message.released:
-            cached = task.pins.pop(place, None)
+            cached = session.pins.pop(place, None)
             if cached is not None:
                 self._store.runs.unpin(cached)
 
     def _come_to(
-        self, task: Task, place: tuple[int, int], now_s: float
+        self, session: ReaderSession, place: tuple[int, int], now_s: float
     ) -> CachedRun[int] | None:
         """Note that a task comes to a run; return it, pinned, if it is held."""
-        assert task.reading is not None, "it has a run to read"
-        task.ask(place)
-        self._ahead.taken(task)
-        self._recorder.take(task.reading, task.stretches[place[0]], place[1])
-        key = task.key(place)
+        assert session.partition_read is not None, "it has a run to read"
+        session.ask(place)
+        self._ahead.taken(session)
+        self._recorder.take(session.partition_read, session.slices[place[0]], place[1])
+        key = session.key(place)
         count = self._counts.topics.of(key.ledger.topic)
-        count.ask(task, place)
-        run = self._store.take(task.reading, key, now_s)
+        count.ask(session, place)
+        run = self._store.take(session.partition_read, key, now_s)
         if run is not None:
             if run.is_first_of_prefetched:
                 count.prefetch_hits += 1
             else:
                 count.hits += 1
-            self._pin(task, run)
+            self._pin(session, run)
         elif key in self.loads:
             count.waits += 1
         else:
@@ -405,58 +409,60 @@ class Service:
         return run
 
     def _following(
-        self, task: Task, run: CachedRun[int], now_s: float
+        self, session: ReaderSession, run: CachedRun[int], now_s: float
     ) -> list[CachedRun[int]]:
         """Come to what follows a run, as far as it can be handed over together."""
         found: list[CachedRun[int]] = []
         size_bytes = run.size_bytes
-        for place in task.coming(_MOST_AT_ONCE):
-            held = self._store.runs.peek(task.key(place), now_s)
-            if held is None or not self._store.can_follow(held, run.slot, task.peer):
+        for place in session.coming(_MOST_AT_ONCE):
+            held = self._store.runs.peek(session.key(place), now_s)
+            if held is None or not self._store.can_follow(held, run.slot, session.peer):
                 break
             size_bytes += held.size_bytes
             if size_bytes > _AT_ONCE_BYTES:
                 break
-            self._come_to(task, place, now_s)
+            self._come_to(session, place, now_s)
             found.append(held)
         return found
 
-    def _pin(self, task: Task, run: CachedRun[int]) -> None:
+    def _pin(self, session: ReaderSession, run: CachedRun[int]) -> None:
         self._store.runs.pin(run)
-        task.pins[task.cursor] = run
+        session.pins[session.cursor] = run
         self._counts.topics.of(run.key.ledger.topic).served_bytes += run.size_bytes
-        self._ahead.served(task, run)
+        self._ahead.served(session, run)
 
-    def _serve(self, task: Task, *runs: CachedRun[int]) -> None:
-        task.waiting = False
-        self._store.hand_over(runs, task.peer)
-        self._ahead.proceed(task, self.config)
+    def _serve(self, session: ReaderSession, *runs: CachedRun[int]) -> None:
+        session.waiting = False
+        self._store.hand_over(runs, session.peer)
+        self._ahead.advance(session, self.config)
 
-    def _count_inserted(self, run: CachedRun[int], span: Span) -> None:
+    def _count_inserted(self, run: CachedRun[int], span: RunSpan) -> None:
         self._counts.topics.of(run.key.ledger.topic).insert(run.size_bytes)
         if run.ahead:
             self._counts.loads["loaded_ahead"] += 1
             self._ahead.loaded(run.key, span)
 
-    def _reading(
-        self, reader: Reader, plan_ids: tuple[str, ...], scan: Scan
-    ) -> Reading:
-        begin, end = scan.stretches[0], scan.stretches[-1]
+    def _partition_read(
+        self, reader: ReaderIdentity, plan_ids: tuple[str, ...], scan: Scan
+    ) -> PartitionRead:
+        begin, end = scan.slices[0], scan.slices[-1]
         extents = [
-            Located(
-                stretch.ledger.id,
-                stretch.extent.first,
-                stretch.extent.last,
-                stretch.at,
-                stretch.extent.size_bytes,
+            ExtentOffset(
+                run_slice.ledger.id,
+                run_slice.extent.first,
+                run_slice.extent.last,
+                run_slice.at,
+                run_slice.extent.size_bytes,
             )
-            for stretch in scan.stretches
+            for run_slice in scan.slices
         ]
         first = Position(begin.ledger.id, begin.runs[begin.start].first)
         stop = Position(end.ledger.id, end.runs[end.stop - 1].last + 1)
-        reading = self._store.planned.open(reader, plan_ids, extents, first, stop)
-        self._recorder.open(reading, reader, plan_ids, extents, first, stop)
-        return reading
+        partition_read = self._store.planned.open(
+            reader, plan_ids, extents, first, stop
+        )
+        self._recorder.open(partition_read, reader, plan_ids, extents, first, stop)
+        return partition_read
 
     def _freed(self, run: CachedRun[int]) -> None:
         """Note that a run is held no longer."""

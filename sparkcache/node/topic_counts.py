@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from sparkcache.metrics import TopicMetrics
 
 if TYPE_CHECKING:
-    from sparkcache.node.task import Task
+    from sparkcache.node.reader_session import ReaderSession
 
 MOST_TOPICS = 1000
 
@@ -39,12 +39,12 @@ class TopicCount:
     evictions: int = 0
     evicted_bytes: int = 0
 
-    def ask(self, task: Task, place: tuple[int, int]) -> None:
+    def ask(self, session: ReaderSession, place: tuple[int, int]) -> None:
         """Count what a task asks for, which without a cache it would fetch itself."""
-        stretch = task.stretches[place[0]]
+        run_slice = session.slices[place[0]]
         self.requests += 1
-        self.reads += place[1] == stretch.start or not task.is_in_order
-        self.requested_bytes += stretch.stored_bytes(place[1])
+        self.reads += place[1] == run_slice.start or not session.is_in_order
+        self.requested_bytes += run_slice.stored_bytes(place[1])
 
     def insert(self, size_bytes: int) -> None:
         """Count a run that is held from now on."""

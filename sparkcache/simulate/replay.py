@@ -11,7 +11,7 @@ from sparkcache.trace import Begin, Close, Open, Over, Put, Read, Take
 
 if TYPE_CHECKING:
     from sparkcache.cache import Settings
-    from sparkcache.consumers import Reading
+    from sparkcache.demand import PartitionRead
     from sparkcache.model import RunKey
     from sparkcache.simulate.outcome import Outcome
     from sparkcache.trace import Event, Trace
@@ -30,7 +30,7 @@ class _Replay:
         self.tally = Tally(trace)
         self._trace = trace
         self._cache: PlannedCache[None] = PlannedCache(settings)
-        self._readings: dict[int, Reading] = {}
+        self._partition_reads: dict[int, PartitionRead] = {}
         self._finished: Counter[int] = Counter()
 
     def happen(self, now_s: float, event: Event) -> None:
@@ -44,7 +44,7 @@ class _Replay:
             case Over(plan_ids):
                 cache.end(plan_ids, now_s)
             case Open():
-                self._readings[event.task] = cache.open(
+                self._partition_reads[event.task] = cache.open(
                     event.reader,
                     event.plan_ids,
                     event.extents,
@@ -52,15 +52,17 @@ class _Replay:
                     event.stop,
                 )
             case Take(task, key):
-                held = cache.take(self._readings[task], key, now_s)
+                held = cache.take(self._partition_reads[task], key, now_s)
                 self.tally.take(event, is_held=held is not None)
                 if held is None:
                     self._load(key, now_s)
             case Read(task, key):
-                cache.finish(self._readings[task], self._finished[task], key, now_s)
+                cache.finish(
+                    self._partition_reads[task], self._finished[task], key, now_s
+                )
                 self._finished[task] += 1
             case Close(task):
-                cache.close(self._readings.pop(task))
+                cache.close(self._partition_reads.pop(task))
                 del self._finished[task]
             case Put(key):
                 self._load(key, now_s)

@@ -18,13 +18,13 @@ from sparkcache.config import CacheConfig
 from sparkcache.connector import TableConnector
 from sparkcache.errors import ConfigError
 from sparkcache.progress import steps
-from sparkcache.source import planner_progress
+from sparkcache.source.batch.extent_index import ExtentIndex
+from sparkcache.source.batch.scan_partition import ScanPartition, cut
+from sparkcache.source.batch.task_reader import TaskReader
+from sparkcache.source.driver import planner_progress
 from sparkcache.source.options import ScanOptions
-from sparkcache.source.refused_stream import RefusedStream
-from sparkcache.source.scan_partition import ScanPartition, cut
 from sparkcache.source.spark_version import require_spark
-from sparkcache.source.topic_map import TopicMap
-from sparkcache.source.topic_reader import TopicReader
+from sparkcache.source.streaming.refused_stream import RefusedStream
 from sparkcache.storage import Traffic, open_storage
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructField, StructType
 
     from sparkcache.connector import Storage
-    from sparkcache.source.broadcast import BroadcastRef
+    from sparkcache.source.driver.broadcast import BroadcastRef
 
 
 class SparkCacheSource(DataSource):
@@ -56,7 +56,7 @@ class SparkCacheSource(DataSource):
         scan = ScanOptions.parse(dict(options))
         # What plans a stream has no broadcast variables.
         base = None if self.installed is None else self.installed.value
-        self._config = CacheConfig.resolve(options=scan.given, base=base)
+        self._config = CacheConfig.resolve(options=scan.raw, base=base)
         self._scan = _pinned(scan, self._config)
 
     @classmethod
@@ -73,7 +73,7 @@ class SparkCacheSource(DataSource):
         self._scan.check_is_batch()
         columns = _checked_columns(self._scan, schema)
         with planner_progress.told(self.told):
-            reader = TopicReader(self._scan, columns, self.installed)
+            reader = TaskReader(self._scan, columns, self.installed)
             return _Reader(self._scan, self._config, reader)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
@@ -87,10 +87,10 @@ class SparkCacheSource(DataSource):
             columns = _checked_columns(self._scan, schema)
         except ConfigError as error:
             return RefusedStream(error)
-        from sparkcache.source.change_reader import ChangeReader
-        from sparkcache.source.stream_reader import StreamReader
+        from sparkcache.source.streaming.change_reader import ChangeReader
+        from sparkcache.source.streaming.stream_reader import StreamReader
 
-        reader = TopicReader(self._scan, columns, self.installed)
+        reader = TaskReader(self._scan, columns, self.installed)
         if isinstance(connectors.find(self._scan.connector), TableConnector):
             return ChangeReader(self._scan, self._config, reader)
         return StreamReader(self._scan, self._config, reader)
@@ -98,15 +98,15 @@ class SparkCacheSource(DataSource):
 
 class _Reader(DataSourceReader):
     def __init__(
-        self, scan: ScanOptions, config: CacheConfig, topic_reader: TopicReader
+        self, scan: ScanOptions, config: CacheConfig, task_reader: TaskReader
     ) -> None:
         self._scan = scan
         self._config = config
-        self._topic_reader = topic_reader
+        self._task_reader = task_reader
         # Found here, since what a reader holds when it is made is what tasks get.
         self._storage: Storage | None = open_storage(scan.root, self._config, Traffic())
         connector = connectors.find(scan.connector)
-        catalog = connector.catalog(self._storage, scan.given)
+        catalog = connector.catalog(self._storage, scan.raw)
         names = catalog.select(scan.selection)
         scan.check_offsets(names)
         self._found = [
@@ -114,7 +114,7 @@ class _Reader(DataSourceReader):
             for name in steps(names, f"Planning {scan.root}", "topics", len(names))
         ]
         self._maps = {
-            consumer.topic: TopicMap.told(connector, snapshot.ledgers)
+            consumer.topic: ExtentIndex.told(connector, snapshot.ledgers)
             for consumer, snapshot in self._found
         }
 
@@ -130,15 +130,15 @@ class _Reader(DataSourceReader):
         """Yield the record batches of a partition."""
         assert isinstance(partition, ScanPartition)
         topic = self._maps[partition.consumer.topic]
-        return self._topic_reader.read(partition, topic)
+        return self._task_reader.read(partition, topic)
 
 
 def _pinned(scan: ScanOptions, config: CacheConfig) -> ScanOptions:
     """Have a connector look up what a DataFrame shows from now on."""
     connector = connectors.find(scan.connector)
     storage = open_storage(scan.root, config, Traffic())
-    given = connector.pin(storage, scan.selection, scan.given)
-    return replace(scan, given=given, decoding=connector.decoding(given))
+    given = connector.pin(storage, scan.selection, scan.raw)
+    return replace(scan, raw=given, decoding=connector.decoding(given))
 
 
 def _offered_schema(scan: ScanOptions) -> StructType:

@@ -16,7 +16,7 @@ from sparkcache.config import (
     suggest,
 )
 from sparkcache.connector import Selection
-from sparkcache.consumers import Consumer
+from sparkcache.demand import Consumer
 from sparkcache.errors import ConfigError
 from sparkcache.model import placed
 from sparkcache.storage import normal_root
@@ -59,7 +59,7 @@ class Offsets:
 
     Attributes:
         option: Name of the option.
-        given: The option as it was given.
+        raw: The option as the user wrote it.
         nothing: What stands for no limit.
         everywhere: That of topics not named; None for no limit.
         by_name: That of others, by full names of one topic or of several.
@@ -67,7 +67,7 @@ class Offsets:
     """
 
     option: str
-    given: str
+    raw: str
     nothing: str
     everywhere: str | None
     by_name: Mapping[str, str | None]
@@ -122,7 +122,7 @@ class Offsets:
     def wrong(self, problem: object) -> ConfigError:
         """Return the error that tells what would do."""
         return ConfigError(
-            f"option {self.option}={self.given!r}: {problem}; give {self.nothing}, a "
+            f"option {self.option}={self.raw!r}: {problem}; give {self.nothing}, a "
             'position, or JSON with one for each topic, such as {"topic": '
             f'"{self.nothing}"}}'
         )
@@ -147,7 +147,7 @@ class ScanOptions:
         max_bytes_per_trigger: Stored bytes of a stream's batch at most.
         poll_interval_s: How long a stream waits before it looks again.
         decoding: What of the connector's options changes decoded rows.
-        given: The options as given, names as documented.
+        raw: The options as the user wrote them, names as documented.
 
     """
 
@@ -165,7 +165,7 @@ class ScanOptions:
     max_bytes_per_trigger: int | None
     poll_interval_s: float
     decoding: str
-    given: Mapping[str, str]
+    raw: Mapping[str, str]
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> ScanOptions:
@@ -194,7 +194,7 @@ class ScanOptions:
             max_bytes_per_trigger=_bytes(given, "maxBytesPerTrigger"),
             poll_interval_s=_seconds(given, "pollInterval", default="1s"),
             decoding=connector.decoding(given),
-            given=given,
+            raw=given,
         )
 
     def __post_init__(self) -> None:
@@ -218,9 +218,9 @@ class ScanOptions:
 
     def _check_has_none(self, names: Sequence[str], of: str) -> None:
         for name in names:
-            if name in self.given:
+            if name in self.raw:
                 raise ConfigError(
-                    f"option {name}={self.given[name]!r}: it is one of {of}; leave it "
+                    f"option {name}={self.raw[name]!r}: it is one of {of}; leave it "
                     "out here"
                 )
 
@@ -244,7 +244,7 @@ class ScanOptions:
             for name in offsets.by_name:
                 if not any(is_of(topic, name) for topic in topics):
                     raise ConfigError(
-                        f"option {offsets.option}={offsets.given!r}: {name} is not of "
+                        f"option {offsets.option}={offsets.raw!r}: {name} is not of "
                         "this scan; give a position for all, or JSON such as "
                         f'{{"{next(iter(topics), name)}": "{offsets.nothing}"}}'
                     )

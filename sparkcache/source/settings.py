@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from sparkcache.config import PLANS_CONF, CacheConfig
-from sparkcache.consumers import Plan
+from sparkcache.demand import Plan
 from sparkcache.errors import SourceError
 from sparkcache.model import Loss, ReadToken
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pyspark import TaskContext
 
-    from sparkcache.consumers import Consumer
+    from sparkcache.demand import Consumer
 
 _JOB_GROUP = "spark.jobGroup.id"  # the run's id, if a query has set it
 _QUERY_ID = "sql.streaming.queryId"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
-    from sparkcache.consumers import Located, Plan, Reader
+    from sparkcache.demand import ExtentOffset, Plan, ReaderIdentity
     from sparkcache.model import Position, RunKey
 
 HEADER = "sparkcache-trace 1"
@@ -31,9 +31,9 @@ class Open:
     """A task begins to read a partition: see `Forecast.open`."""
 
     task: int
-    reader: Reader
+    reader: ReaderIdentity
     plan_ids: tuple[str, ...]
-    extents: tuple[Located, ...]
+    extents: tuple[ExtentOffset, ...]
     first: Position
     stop: Position
 

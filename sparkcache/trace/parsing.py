@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from sparkcache.consumers import NOT_BEGUN, Consumer, Located, Plan, Reader
+from sparkcache.demand import NOT_BEGUN, Consumer, ExtentOffset, Plan, ReaderIdentity
 from sparkcache.errors import ConfigError
 from sparkcache.model import Ledger, ObjectId, Position, ReadToken, Run, RunKey
 from sparkcache.trace.events import (
@@ -36,7 +36,7 @@ def parse(lines: Iterable[str], name: str = "trace") -> Trace:
     Raises ConfigError, which says in which line what was found.
 
     """
-    reading = _Reading()
+    partition_read = _Reading()
     number = 0
     for number, line in enumerate(lines, start=1):
         text = line.strip()
@@ -47,14 +47,14 @@ def parse(lines: Iterable[str], name: str = "trace") -> Trace:
         if not text or text.startswith("#"):
             continue
         try:
-            reading.line(text)
+            partition_read.line(text)
         except (ValueError, LookupError, TypeError) as error:
             raise ConfigError(
                 f"{name}:{number}: {text[:80]!r}: {error or 'cannot be read'}"
             ) from error
     if number == 0:
         raise ConfigError(f"{name}: is empty, and should begin with {HEADER!r}")
-    return reading.trace
+    return partition_read.trace
 
 
 @dataclass(slots=True)
@@ -62,7 +62,7 @@ class _Reading:
     trace: Trace = field(default_factory=Trace)
     topics: dict[str, str] = field(default_factory=dict)
     ledgers: dict[str, Ledger] = field(default_factory=dict)
-    extents: dict[int, Located] = field(default_factory=dict)
+    extents: dict[int, ExtentOffset] = field(default_factory=dict)
     runs: dict[str, RunKey] = field(default_factory=dict)
     open: set[int] = field(default_factory=set)
     at_s: float = 0.0
@@ -98,7 +98,7 @@ class _Reading:
         number, entries, at, stored = fields
         ledger, _, run = entries.partition(":")
         first, last = _entries(run)
-        self.extents[int(number)] = Located(
+        self.extents[int(number)] = ExtentOffset(
             int(ledger), first, last, float(at), _bytes(stored)
         )
 
@@ -140,7 +140,7 @@ class _Reading:
         self.open.add(number)
         return Open(
             number,
-            Reader(
+            ReaderIdentity(
                 ReadToken(stage, partition, part),
                 scan,
                 self._consumer(consumer),

@@ -20,7 +20,7 @@ from sparkcache.trace.events import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from sparkcache.consumers import Consumer, Located
+    from sparkcache.demand import Consumer, ExtentOffset
     from sparkcache.model import Ledger, RunKey
 
 
@@ -36,7 +36,7 @@ class TraceWriter:
         self._write = write
         self._topics: dict[str, int] = {}
         self._ledgers: dict[Ledger, int] = {}
-        self._extents: dict[Located, int] = {}
+        self._extents: dict[ExtentOffset, int] = {}
         self._runs: dict[RunKey, int] = {}
         self._sizes: dict[int, int | None] = {}
         write(HEADER + "\n")
@@ -122,7 +122,7 @@ class TraceWriter:
             self._line(at_s, f"ledger {number} {topic} {ledger.id}")
         return number
 
-    def _extent(self, at_s: float, extent: Located) -> int:
+    def _extent(self, at_s: float, extent: ExtentOffset) -> int:
         number = self._extents.get(extent)
         if number is None:
             number = self._extents[extent] = len(self._extents)

@@ -27,7 +27,7 @@ from sparkcache.trace import Begin, Open, Put, Take
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sparkcache.consumers import Consumer
+    from sparkcache.demand import Consumer
     from sparkcache.model import RunKey
     from sparkcache.trace import Event, Trace
 

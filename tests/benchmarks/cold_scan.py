@@ -31,15 +31,15 @@ from botocore.client import Config
 
 from sparkcache import CacheConfig
 from sparkcache import connector as connectors
-from sparkcache.consumers import Consumer, Plan, Reader
+from sparkcache.demand import Consumer, Plan, ReaderIdentity
 from sparkcache.fetch import Scan
 from sparkcache.model import ReadToken
 from sparkcache.node.address import Address
 from sparkcache.node.channel import Channel
 from sparkcache.node.client import read_scan
 from sparkcache.node.messages import EndPlans, ToTask
+from sparkcache.source.batch.partitions import partition, run_slice, wanted
 from sparkcache.source.options import ScanOptions
-from sparkcache.source.partitions import partition, stretch, wanted
 from sparkcache.storage import Traffic, open_storage
 from sparkcache.testing.s3_server import S3Server
 
@@ -90,7 +90,7 @@ class Task:
     """What one task reads, as whom, and under which plan."""
 
     scan: Scan
-    reader: Reader
+    reader: ReaderIdentity
     plan: Plan
 
 
@@ -233,7 +233,7 @@ class Executor:
     def raw(self) -> None:
         """Fetch every range."""
         scans = [part.scan for part in self._parts]
-        wanted = sum(one.extent.size_bytes for s in scans for one in s.stretches)
+        wanted = sum(one.extent.size_bytes for s in scans for one in s.slices)
         assert sum(self._processes.map(_fetch, scans)) == wanted
 
     def cold(self) -> None:
@@ -258,7 +258,7 @@ class Executor:
         tasks = [
             Task(
                 part.scan,
-                Reader(
+                ReaderIdentity(
                     ReadToken(self._stages, number),
                     str(self._stages),
                     part.consumer,
@@ -275,7 +275,7 @@ def _parts(options: ScanOptions, config: CacheConfig) -> Iterator[Part]:
     """Plan a scan as the data source does; yield what each task reads."""
     connector = connectors.find(options.connector)
     storage = open_storage(options.root, config, Traffic())
-    catalog = connector.catalog(storage, options.given)
+    catalog = connector.catalog(storage, options.raw)
     topics = list(catalog.select(options.selection))
     consumers = [options.consumer(topic) for topic in topics]
     cut = partition(
@@ -290,12 +290,14 @@ def _parts(options: ScanOptions, config: CacheConfig) -> Iterator[Part]:
     for consumer, of_topic in zip(consumers, cut, strict=True):
         scans = []
         for pieces in of_topic:
-            stretches = (
-                stretch(piece, connector.runs(piece.extent, config.run_bytes), consumer)
+            slices = (
+                run_slice(
+                    piece, connector.runs(piece.extent, config.run_bytes), consumer
+                )
                 for piece in pieces
             )
-            scans.append(Scan(options.root, config, tuple(filter(None, stretches))))
-        end = max(one.at + one.extent.size_bytes for one in scans[-1].stretches)
+            scans.append(Scan(options.root, config, tuple(filter(None, slices))))
+        end = max(one.at + one.extent.size_bytes for one in scans[-1].slices)
         yield from (Part(scan, consumer, end) for scan in scans)
 
 
@@ -322,7 +324,7 @@ def _read(task: Task) -> int:
 def _fetch(scan: Scan) -> int:
     """Fetch what a task would; return the number of bytes."""
     fetched = 0
-    for one in scan.stretches:
+    for one in scan.slices:
         extent = one.extent
         stream = _storage(scan.root, scan.config).open(
             one.ledger.object, extent.offset, extent.size_bytes

@@ -57,7 +57,7 @@ from sparkcache.cache import (
     resolve_ring,
 )
 from sparkcache.config import CacheConfig
-from sparkcache.fetch import Scan, Stretch
+from sparkcache.fetch import RunSlice, Scan
 from sparkcache.node import server as server_module
 from sparkcache.node.address import Address
 from sparkcache.storage import Traffic, open_storage
@@ -223,7 +223,7 @@ def evict_share() -> dict[str, Any]:
     """Load runs of many topics into a node that is full of those of very many."""
     with ExitStack() as stack:
         topic, executor = (stack.enter_context(directory()) for _ in range(2))
-        stretches = many_topics(topic, WARM_UP + LOADED)
+        slices = many_topics(topic, WARM_UP + LOADED)
         address = Address(executor)
         address.prepare()
         listener = address.listen()
@@ -236,9 +236,9 @@ def evict_share() -> dict[str, Any]:
                 os._exit(0)
         listener.close()
         try:
-            read(executor, topic, stretches[:WARM_UP])
+            read(executor, topic, slices[:WARM_UP])
             os.kill(pid, signal.SIGUSR1)
-            read(executor, topic, stretches[WARM_UP:])
+            read(executor, topic, slices[WARM_UP:])
         finally:
             os.kill(pid, signal.SIGTERM)
             os.waitpid(pid, 0)
@@ -251,7 +251,7 @@ def evict_share() -> dict[str, Any]:
     }
 
 
-def many_topics(directory: Path, topics: int) -> list[Stretch]:
+def many_topics(directory: Path, topics: int) -> list[RunSlice]:
     """Write topics of one run of 4 KiB; return how each is read."""
     entry = Entry((Message(os.urandom(4 * KIB - 200)),)).encode()
     for number in range(topics):
@@ -266,15 +266,15 @@ def many_topics(directory: Path, topics: int) -> list[Stretch]:
         [ledger] = snapshot.ledgers
         [extent] = ledger.extents
         runs = tuple(connector.runs(extent, 4 * KIB))
-        found.append(Stretch(ledger.ledger, extent, runs, 0, len(runs)))
+        found.append(RunSlice(ledger.ledger, extent, runs, 0, len(runs)))
     return found
 
 
-def read(executor: Path, topic: Path, stretches: list[Stretch]) -> None:
+def read(executor: Path, topic: Path, slices: list[RunSlice]) -> None:
     """Read these runs through the node, in one task."""
     os.environ["SPARK_LOCAL_DIRS"] = str(executor)
     config = replace(LONG, engine="ring", max_bytes=RING_BYTES)
-    scan = Scan(f"file://{topic}", config, tuple(stretches))
+    scan = Scan(f"file://{topic}", config, tuple(slices))
     for run in Executor(executor, topic, config).read(0, scan, config):
         assert run.batches[0].num_rows == 1
 

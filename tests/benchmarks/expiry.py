@@ -51,14 +51,20 @@ sys.path.append(str(Path(__file__).parents[1] / "integration"))
 from executor import TOPIC, Executor
 
 from sparkcache import CacheConfig
-from sparkcache.consumers import Consumer, Reader
+from sparkcache.demand import Consumer, ReaderIdentity
 from sparkcache.fetch import Scan
 from sparkcache.model import Ledger, ObjectId, ReadToken, Run, RunKey, Slot
 from sparkcache.node import server as server_module
 from sparkcache.node.address import Address
 from sparkcache.node.channel import Channel
-from sparkcache.node.messages import PROTOCOL_VERSION, Ask, Open, Told, ToTask
-from sparkcache.node.opening import packed
+from sparkcache.node.messages import (
+    PROTOCOL_VERSION,
+    GetMetrics,
+    MetricsReply,
+    Open,
+    ToTask,
+)
+from sparkcache.node.packed_open import packed
 from sparkcache.node.service import Service
 from sparkcache_pulsar.testing import synthetic_topic, write_directory
 
@@ -235,15 +241,15 @@ def million() -> Delays:
 
 def ask(channel: Channel[ToTask]) -> Metrics:
     """Ask a node for what it has counted."""
-    channel.send(Ask())
+    channel.send(GetMetrics())
     answer, _ = channel.receive()
-    assert isinstance(answer, Told)
+    assert isinstance(answer, MetricsReply)
     return answer.metrics
 
 
 def opening(settings: CacheConfig) -> Open:
     """Return what a task of a later stage says that reads nothing."""
-    reader = Reader(ReadToken(1, 0), "scan", Consumer(TOPIC), math.inf)
+    reader = ReaderIdentity(ReadToken(1, 0), "scan", Consumer(TOPIC), math.inf)
     return Open(PROTOCOL_VERSION, Scan("", settings, ()), reader, 1, settings, ())
 
 
@@ -293,9 +299,9 @@ def real(least_runs: int, topic: Path, config: CacheConfig) -> Delays:
         pids = (node_of(executor), os.getpid())
         delays = Delays(pids, executor.metrics().runs)
         assert delays.runs >= least_runs
-        last = scan.stretches[-1]
+        last = scan.slices[-1]
         few = replace(
-            scan, stretches=(replace(last, start=last.stop - LIVING, stop=last.stop),)
+            scan, slices=(replace(last, start=last.stop - LIVING, stop=last.stop),)
         )
         channel: Channel[ToTask] = Channel(executor.address.connect(300), ToTask)
         with closing(channel):
@@ -323,8 +329,8 @@ def question(
     noted: Callable[[Callable[[], Any]], Any],
 ) -> int:
     """Read a few runs as a new task, and ask; return how many runs are left."""
-    reading = executor.read(stage, scan, config)
-    while noted(lambda: next(reading, None)) is not None:
+    partition_read = executor.read(stage, scan, config)
+    while noted(lambda: next(partition_read, None)) is not None:
         pass
     left: int = noted(lambda: ask(channel)).runs
     return left

@@ -36,7 +36,7 @@ from pyspark import StorageLevel
 from pyspark.sql import functions as F
 
 import sparkcache
-from sparkcache.source.executors import node_metrics
+from sparkcache.source.driver.node_rpc import node_metrics
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -38,7 +38,7 @@ from pyspark.sql import SparkSession
 
 import sparkcache
 from sparkcache.metrics import Metrics
-from sparkcache.source.executors import node_metrics
+from sparkcache.source.driver.node_rpc import node_metrics
 from sparkcache.testing.s3_server import S3Server
 from sparkcache_pulsar.testing import synthetic_topic
 
@@ -180,8 +180,8 @@ class ReadAhead:
         with ThreadPoolExecutor(1 + JUMPERS) as readers:
             done = [readers.submit(self.read, topic, time.monotonic)]
             done += [readers.submit(self.jump, topic, seed) for seed in range(JUMPERS)]
-            for reading in done:
-                reading.result()
+            for partition_read in done:
+                partition_read.result()
         time.sleep(3)  # what nobody reads has outlived its time
         spent = self.metrics() - before
         return round(spent.wasted_bytes / spent.loaded_bytes, 5)

@@ -34,7 +34,7 @@ from sparkcache_rocketmq.testing import QueueWriter, synthetic_messages
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sparkcache.consumers import Plan
+    from sparkcache.demand import Plan
 
 VALUES_BYTES = 1 << 30
 QUEUES = 4

@@ -28,7 +28,7 @@ import random
 from typing import TYPE_CHECKING
 
 from sparkcache.cache import Policy, Settings, Ttl
-from sparkcache.consumers import Consumer, Located, Plan, Reader
+from sparkcache.demand import Consumer, ExtentOffset, Plan, ReaderIdentity
 from sparkcache.model import Ledger, ObjectId, Position, ReadToken, Run, RunKey
 from sparkcache.simulate import belady, simulate
 from sparkcache.trace import Begin, Close, Open, Put, Read, Sizes, Take, Trace
@@ -159,8 +159,8 @@ class Restarts:
     def _open(self, consumer: int, partition: int) -> int:
         task = self._tasks[consumer, partition] = self._opened
         self._opened += 1
-        whole = Located(0, 0, ALL_RUNS - 1, 0.0, ALL_RUNS * RUN_BYTES)
-        reader = Reader(
+        whole = ExtentOffset(0, 0, ALL_RUNS - 1, 0.0, ALL_RUNS * RUN_BYTES)
+        reader = ReaderIdentity(
             ReadToken(consumer, partition),
             f"{consumer}",
             Consumer(f"partition-{partition}"),

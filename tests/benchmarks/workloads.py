@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
-from sparkcache.consumers import Consumer, Located, Plan, Reader
+from sparkcache.demand import Consumer, ExtentOffset, Plan, ReaderIdentity
 from sparkcache.model import Ledger, ObjectId, Position, ReadToken, Run, RunKey
 from sparkcache.trace import Begin, Close, Open, Over, Read, Sizes, Take, Trace
 
@@ -97,7 +97,7 @@ class Pipeline:
         self._rng = random.Random(seed)
         self.trace = Trace()
         self._keys: dict[int, list[RunKey]] = {}
-        self._extents: dict[int, list[Located]] = {}
+        self._extents: dict[int, list[ExtentOffset]] = {}
         ends: dict[int, int] = {}
         for scan in (*scans, *never):
             ends[scan.topic] = max(ends.get(scan.topic, 0), scan.end)
@@ -121,7 +121,9 @@ class Pipeline:
             zip(self._keys[topic], sizes, strict=True)
         ):
             self.trace.runs[key] = Sizes(size, size)
-            self._extents[topic].append(Located(0, number, number, float(at), size))
+            self._extents[topic].append(
+                ExtentOffset(0, number, number, float(at), size)
+            )
             at += size
 
     def _run(self, consumers: Iterable[Consumer]) -> None:
@@ -186,7 +188,7 @@ class Pipeline:
         extents = self._extents[scan.topic]
         part = (slot.at - scan.begin) // PART_RUNS
         last = extents[scan.end - 1]
-        reader = Reader(
+        reader = ReaderIdentity(
             ReadToken(slot.scan, part, part),
             f"scan-{slot.scan}",
             _consumer(scan),

@@ -26,22 +26,28 @@ import msgspec
 
 from sparkcache import connector as connectors
 from sparkcache.config import CacheConfig
-from sparkcache.consumers import Consumer, Reader
+from sparkcache.demand import Consumer, ReaderIdentity
 from sparkcache.fetch import Scan
 from sparkcache.model import ReadToken
 from sparkcache.node.address import Address
 from sparkcache.node.channel import Channel
 from sparkcache.node.client import read_scan
-from sparkcache.node.messages import Ask, AskTopics, Told, ToldTopics, ToTask
+from sparkcache.node.messages import (
+    GetMetrics,
+    GetTopicMetrics,
+    MetricsReply,
+    TopicMetricsReply,
+    ToTask,
+)
+from sparkcache.source.batch.partitions import partition, run_slice, wanted
 from sparkcache.source.options import ScanOptions
-from sparkcache.source.partitions import partition, stretch, wanted
 from sparkcache.storage import Traffic, open_storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from sparkcache.connector import DecodedRun
-    from sparkcache.consumers import Plan
+    from sparkcache.demand import Plan
     from sparkcache.metrics import Metrics, TopicMetrics
     from sparkcache.node.messages import Message
 
@@ -83,7 +89,7 @@ class Executor:
         """Read in this process, as a task of some stage."""
         return read_scan(
             scan or self.scan(),
-            reader=Reader(ReadToken(stage, 0), "scan", consumer, math.inf),
+            reader=ReaderIdentity(ReadToken(stage, 0), "scan", consumer, math.inf),
             epoch=stage,
             settings=config or self.config,
             plans=plans,
@@ -109,13 +115,13 @@ class Executor:
         )
 
     def metrics(self) -> Metrics:
-        answer = self._answer_to(Ask())
-        assert isinstance(answer, Told)
+        answer = self._answer_to(GetMetrics())
+        assert isinstance(answer, MetricsReply)
         return answer.metrics
 
     def topic_metrics(self) -> tuple[TopicMetrics, ...]:
-        answer = self._answer_to(AskTopics())
-        assert isinstance(answer, ToldTopics)
+        answer = self._answer_to(GetTopicMetrics())
+        assert isinstance(answer, TopicMetricsReply)
         return answer.topics
 
     def _answer_to(self, question: Message) -> ToTask:
@@ -129,7 +135,7 @@ def whole_topic(directory: Path, config: CacheConfig) -> Scan:
     options = ScanOptions.parse({"path": str(directory), "topic": TOPIC})
     connector = connectors.find("pulsar")
     storage = open_storage(options.root, config, Traffic())
-    snapshot = connector.catalog(storage, options.given).snapshot(TOPIC)
+    snapshot = connector.catalog(storage, options.raw).snapshot(TOPIC)
     consumer = options.consumer(TOPIC)
     (pieces,) = partition(
         [wanted(snapshot.ledgers, consumer)],
@@ -138,7 +144,7 @@ def whole_topic(directory: Path, config: CacheConfig) -> Scan:
         lambda extent: len(connector.runs(extent, config.run_bytes)),
     )
     parts = (
-        stretch(piece, connector.runs(piece.extent, config.run_bytes), consumer)
+        run_slice(piece, connector.runs(piece.extent, config.run_bytes), consumer)
         for part in pieces
         for piece in part
     )

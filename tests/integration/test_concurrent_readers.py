@@ -17,8 +17,8 @@ from executor import TOPIC, Executor, digest, until
 
 from sparkcache import connector as connectors
 from sparkcache.config import CacheConfig
-from sparkcache.consumers import Consumer, Reader
-from sparkcache.fetch import Scan, Stretch
+from sparkcache.demand import Consumer, ReaderIdentity
+from sparkcache.fetch import RunSlice, Scan
 from sparkcache.model import ReadToken
 from sparkcache.node.client import read_scan
 from sparkcache.source.options import ScanOptions
@@ -65,14 +65,14 @@ def node(
     until(lambda: not leaks.processes_with(executor.marker))
 
 
-def every_run(config: CacheConfig) -> list[Stretch]:
+def every_run(config: CacheConfig) -> list[RunSlice]:
     """Every run of the topic, each a stretch of its own."""
     options = ScanOptions.parse({"path": f"s3://{BUCKET}", "topic": TOPIC})
     connector = connectors.find("pulsar")
     storage = open_storage(options.root, config, Traffic())
-    snapshot = connector.catalog(storage, options.given).snapshot(TOPIC)
+    snapshot = connector.catalog(storage, options.raw).snapshot(TOPIC)
     return [
-        Stretch(found.ledger, extent, tuple(runs), index, index + 1)
+        RunSlice(found.ledger, extent, tuple(runs), index, index + 1)
         for found in snapshot.ledgers
         for extent in found.extents
         for runs in [connector.runs(extent, config.run_bytes)]
@@ -80,14 +80,14 @@ def every_run(config: CacheConfig) -> list[Stretch]:
     ]
 
 
-def joined(runs: list[Stretch]) -> tuple[Stretch, ...]:
+def joined(runs: list[RunSlice]) -> tuple[RunSlice, ...]:
     """Make one stretch of what is consecutive in an extent."""
-    stretches: list[Stretch] = []
+    slices: list[RunSlice] = []
     for run in runs:
-        if stretches and stretches[-1].ledger == run.ledger:
-            run = replace(run, start=stretches.pop().start)
-        stretches.append(run)
-    return tuple(stretches)
+        if slices and slices[-1].ledger == run.ledger:
+            run = replace(run, start=slices.pop().start)
+        slices.append(run)
+    return tuple(slices)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -101,7 +101,9 @@ def test_readers_of_overlapping_ranges_fetch_every_byte_once(
     def read(number: int, first: int, stop: int, config: CacheConfig) -> Runs:
         return read_scan(
             Scan(f"s3://{BUCKET}", config, joined(runs[first:stop])),
-            reader=Reader(ReadToken(number, 0), "scan", Consumer(TOPIC), math.inf),
+            reader=ReaderIdentity(
+                ReadToken(number, 0), "scan", Consumer(TOPIC), math.inf
+            ),
             epoch=0,
             settings=config,
             plans=(),

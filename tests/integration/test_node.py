@@ -28,7 +28,7 @@ from nodes import (
 )
 
 from sparkcache.config import CacheConfig
-from sparkcache.consumers import Consumer, Plan
+from sparkcache.demand import Consumer, Plan
 from sparkcache.errors import SourceError
 from sparkcache.model import Position
 from sparkcache_pulsar.testing import synthetic_topic, write_directory
@@ -42,12 +42,12 @@ if TYPE_CHECKING:
 
 def batches_of(scan: Scan, runs: int) -> Iterator[tuple[Scan, Position]]:
     """Cut what is read into batches of so many runs at most; say where each ends."""
-    for stretch in scan.stretches:
-        for start in range(0, len(stretch.runs), runs):
-            stop = min(start + runs, len(stretch.runs))
-            part = replace(stretch, start=start, stop=stop)
-            end = Position(stretch.ledger.id, stretch.runs[stop - 1].last + 1)
-            yield replace(scan, stretches=(part,)), end
+    for run_slice in scan.slices:
+        for start in range(0, len(run_slice.runs), runs):
+            stop = min(start + runs, len(run_slice.runs))
+            part = replace(run_slice, start=start, stop=stop)
+            end = Position(run_slice.ledger.id, run_slice.runs[stop - 1].last + 1)
+            yield replace(scan, slices=(part,)), end
 
 
 @EITHER_ENGINE
@@ -108,7 +108,7 @@ def test_batches_of_a_stream_that_end_within_blocks_fetch_each_once(
     whole = executor.scan()
 
     def read() -> Iterator[DecodedRun]:
-        rest = Consumer(whole.stretches[0].ledger.topic)
+        rest = Consumer(whole.slices[0].ledger.topic)
         for number, (scan, end) in enumerate(batches_of(whole, 2), start=1):
             stream = Plan("run/query/stream", (rest,), batch=2 * number)
             batch = replace(rest, end=end)

@@ -12,10 +12,10 @@ import pytest
 from executor import DEADLINE_S, TOPIC, Executor, digest, until
 from nodes import EITHER_ENGINE, RUNS, only_warning, processes
 
-from sparkcache.consumers import Consumer, Reader
+from sparkcache.demand import Consumer, ReaderIdentity
 from sparkcache.model import Extent, ReadToken, Run
 from sparkcache.node.channel import BrokenChannelError, Channel
-from sparkcache.node.messages import PROTOCOL_VERSION, Opening, Part, ToTask
+from sparkcache.node.messages import PROTOCOL_VERSION, PackedOpen, PackedSlice, ToTask
 
 
 @EITHER_ENGINE
@@ -157,9 +157,9 @@ def test_who_asks_for_what_there_is_not_is_hung_up_on(
     executor: Executor, content: str
 ) -> None:
     assert digest(executor.read()) == content
-    part = Part(1, Extent(0, 9, 0, 10), (Run(0, 9),), 0, 1, 0)
-    reader = Reader(ReadToken(1, 0), "scan", Consumer(TOPIC), 0)
-    said = Opening(
+    part = PackedSlice(1, Extent(0, 9, 0, 10), (Run(0, 9),), 0, 1, 0)
+    reader = ReaderIdentity(ReadToken(1, 0), "scan", Consumer(TOPIC), 0)
+    said = PackedOpen(
         PROTOCOL_VERSION,
         "file:///nowhere",
         executor.config,

@@ -27,7 +27,7 @@ from pyspark.sql.session import SparkSession as ClassicSession
 
 from sparkcache import pipelines as dp
 from sparkcache.metrics import Metrics
-from sparkcache.source.executors import node_metrics
+from sparkcache.source.driver.node_rpc import node_metrics
 from sparkcache.source.spark_version import has_spark
 
 if TYPE_CHECKING:

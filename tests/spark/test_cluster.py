@@ -34,7 +34,7 @@ from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 import sparkcache
 from sparkcache.metrics import Metrics
-from sparkcache.source.executors import node_metrics
+from sparkcache.source.driver.node_rpc import node_metrics
 from sparkcache.source.spark_version import has_spark
 
 name, directory, log, half, lake = sys.argv[1:]

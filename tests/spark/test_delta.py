@@ -14,7 +14,7 @@ from deltalake import write_deltalake
 from pyspark.errors import PySparkException
 
 import sparkcache
-from sparkcache.source.planning import scans_of
+from sparkcache.source.planning.plans import scans_of
 from sparkcache.testing.s3_server import S3Server
 
 if TYPE_CHECKING:

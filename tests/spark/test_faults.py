@@ -14,7 +14,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import functions as sf
 from spark_topics import MESSAGES, Topic
 
-from sparkcache.source.executors import node_metrics
+from sparkcache.source.driver.node_rpc import node_metrics
 from sparkcache.source.spark_version import has_spark
 from sparkcache_pulsar.testing import synthetic_topic, write_directory
 
@@ -190,7 +190,7 @@ import os, signal, sys
 from pathlib import Path
 from pyspark.sql import SparkSession
 import sparkcache
-from sparkcache.source.executors import node_metrics
+from sparkcache.source.driver.node_rpc import node_metrics
 
 spark = sparkcache.configure(
     SparkSession.builder.master("local[2,3]").config("spark.ui.enabled", "false")

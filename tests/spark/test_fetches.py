@@ -9,7 +9,7 @@ from spark_topics import TOPIC
 
 import sparkcache
 from sparkcache.metrics import Metrics
-from sparkcache.source.executors import node_metrics
+from sparkcache.source.driver.node_rpc import node_metrics
 from sparkcache.testing.s3_server import S3Server
 from sparkcache_pulsar.testing import synthetic_topic
 

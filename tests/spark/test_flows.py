@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 from needs import SPARK_4_1, SPARK_4_2
 
-from sparkcache.consumers import NOT_BEGUN
-from sparkcache.source.planning import scans_of
+from sparkcache.demand import NOT_BEGUN
+from sparkcache.source.planning.plans import scans_of
 from sparkcache.source.spark_version import has_spark
 from sparkcache.trace import Begin, Over, parse
 

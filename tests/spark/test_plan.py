@@ -14,8 +14,8 @@ from sparkcache.cache import Policy, Settings, Ttl
 from sparkcache.metrics import Metrics
 from sparkcache.model import Position
 from sparkcache.simulate import simulate
-from sparkcache.source.executors import node_metrics
-from sparkcache.source.planning import scans_of
+from sparkcache.source.driver.node_rpc import node_metrics
+from sparkcache.source.planning.plans import scans_of
 from sparkcache.trace import parse
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from spark_topics import TOPIC
 import sparkcache
 from sparkcache import CacheConfig
 from sparkcache.source.datasource import SparkCacheSource
-from sparkcache.source.registration import register
+from sparkcache.source.driver.registration import register
 from sparkcache.testing.s3_server import S3Server
 from sparkcache_pulsar import uploads
 from sparkcache_pulsar.testing import Entry, Message, ledger_objects

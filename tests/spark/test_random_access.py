@@ -8,7 +8,7 @@ import pytest
 from spark_topics import TOPIC, Topic
 
 import sparkcache
-from sparkcache.source.executors import node_metrics
+from sparkcache.source.driver.node_rpc import node_metrics
 from sparkcache_pulsar.testing import Codec, synthetic_topic, write_directory
 
 if TYPE_CHECKING:

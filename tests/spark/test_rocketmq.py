@@ -13,8 +13,8 @@ from spark_topics import Stream, Topic
 
 import sparkcache
 from sparkcache.metrics import Metrics
-from sparkcache.source.executors import node_metrics
-from sparkcache.source.planning import scans_of
+from sparkcache.source.driver.node_rpc import node_metrics
+from sparkcache.source.planning.plans import scans_of
 from sparkcache.testing.s3_server import S3Server
 from sparkcache_rocketmq.testing import Layout, Message, QueueWriter
 

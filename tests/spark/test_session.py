@@ -14,8 +14,8 @@ import sparkcache
 from sparkcache import CacheConfig, ConfigError
 from sparkcache.metrics import Metrics
 from sparkcache.source.datasource import SparkCacheSource
-from sparkcache.source.executors import node_metrics
-from sparkcache.source.registration import register
+from sparkcache.source.driver.node_rpc import node_metrics
+from sparkcache.source.driver.registration import register
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,7 +12,7 @@ import sparkcache
 from sparkcache import ConfigError
 from sparkcache.metric_names import HISTOGRAMS
 from sparkcache.metrics import Metrics
-from sparkcache.source.executors import node_metrics
+from sparkcache.source.driver.node_rpc import node_metrics
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,7 @@ from spark_topics import LEDGER_IDS, TOPIC, Stream, Topic, ordered
 
 import sparkcache
 from sparkcache import ConfigError
-from sparkcache.source.executors import node_metrics, node_statuses
+from sparkcache.source.driver.node_rpc import node_metrics, node_statuses
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,7 +9,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.errors import StreamingQueryException
 
-from sparkcache.source.executors import node_metrics
+from sparkcache.source.driver.node_rpc import node_metrics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,8 +9,8 @@ import pytest
 from spark_topics import TOPIC, Topic, write
 
 import sparkcache
-from sparkcache.source.executors import node_metrics
-from sparkcache.source.planning import scans_of
+from sparkcache.source.driver.node_rpc import node_metrics
+from sparkcache.source.planning.plans import scans_of
 
 if TYPE_CHECKING:
     from pathlib import Path

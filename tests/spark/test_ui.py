@@ -19,7 +19,7 @@ import sparkcache
 from sparkcache.metric_names import GAUGES, HISTOGRAMS, NAMES
 from sparkcache.metrics import Metrics
 from sparkcache.node.status import published
-from sparkcache.source.executors import node_metrics
+from sparkcache.source.driver.node_rpc import node_metrics
 from sparkcache.testing.s3_server import S3Server
 from sparkcache_pulsar.testing import synthetic_topic
 

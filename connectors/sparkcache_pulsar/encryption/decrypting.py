@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from sparkcache_pulsar.encryption.column import Sealed
-    from sparkcache_pulsar.encryption.given import Decryption
+    from sparkcache_pulsar.encryption.options import Decryption
     from sparkcache_pulsar.encryption.private_keys import DataKey, KeyFile
     from sparkcache_pulsar.entries import Entries
     from sparkcache_pulsar.faults import Faults

@@ -8,7 +8,7 @@ A `Spec` is what identifies decoding: it holds the schema itself, so executors n
 nothing but the string that it travels in.
 """
 
-from sparkcache_pulsar.schemas.given import OPTION_NAMES, decoding
+from sparkcache_pulsar.schemas.options import OPTION_NAMES, decoding
 from sparkcache_pulsar.schemas.spec import Decoding, Mode, Spec
 
 __all__ = ["OPTION_NAMES", "Decoding", "Mode", "Spec", "decoding"]

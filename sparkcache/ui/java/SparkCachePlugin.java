@@ -237,8 +237,8 @@ public final class SparkCachePlugin implements SparkPlugin {
   /** Asks the executor's node, which speaks frames of msgpack: see sparkcache/node/channel.py. */
   private static final class NodeSocket {
     private static final int LONGEST_PATH = 107;
-    private static final byte[] QUESTION = frame("AskStatus");
-    private static final byte[] ANSWER = array("Status");
+    private static final byte[] QUESTION = frame("GetStatus");
+    private static final byte[] ANSWER = array("StatusReply");
 
     static String status(Path socket) throws IOException {
       Path link = null;

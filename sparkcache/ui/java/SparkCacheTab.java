@@ -14,7 +14,7 @@ import java.util.function.Supplier;
 public final class SparkCacheTab extends org.apache.spark.ui.SparkUITab {
   private final Supplier reports;
   private String page;
-  private volatile String told = "{}";
+  private volatile String latest = "{}";
   private volatile long askedMs;
 
   public SparkCacheTab(org.apache.spark.ui.SparkUI ui, Supplier reports) {
@@ -32,19 +32,19 @@ public final class SparkCacheTab extends org.apache.spark.ui.SparkUITab {
     this.page = page;
   }
 
-  /** Sets what is told where there is no plugin to supply it. */
-  public void tell(String json) {
-    told = json;
+  /** Sets the reports to show where there is no plugin to supply them. */
+  public void update(String json) {
+    latest = json;
   }
 
-  /** When somebody last looked; 0 if nobody did. */
+  /** When a browser last asked, in milliseconds since 1970; 0 if none did. */
   public long askedMs() {
     return askedMs;
   }
 
   String json() {
     askedMs = System.currentTimeMillis();
-    return reports == null ? told : (String) reports.get();
+    return reports == null ? latest : (String) reports.get();
   }
 
   synchronized String page() throws java.io.IOException {

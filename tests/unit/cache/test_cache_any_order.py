@@ -17,7 +17,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from sparkcache.cache import CachedRun, Place, RunCache, Settings, Ttl
+from sparkcache.cache import CachedRun, Residency, RunCache, Settings, Ttl
 from sparkcache.model import Run, RunKey, Slot
 
 ledgers = st.sampled_from((ledger(0, "a"), ledger(1, "a"), ledger(0, "b")))
@@ -54,7 +54,7 @@ class RunCacheMachine(RuleBasedStateMachine):
     def same(self, got: list[CachedRun[SlowRun | None]], wanted: list[SlowRun]) -> None:
         assert [self.twins[run] for run in got] == wanted
         for run in got:
-            assert run.place is (Place.LENT if run.pins else Place.GONE)
+            assert run.place is (Residency.LENT if run.pins else Residency.GONE)
 
     @initialize(settings=all_settings)
     def begin(self, settings: Settings) -> None:

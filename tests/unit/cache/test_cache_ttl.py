@@ -9,7 +9,7 @@ import pytest
 from cache_cases import PULSAR, ROCKETMQ, cache_of, key, keys, put
 from ttl_cases import DUAL_TTL, NINES, Steps
 
-from sparkcache.cache import Place, RunCache, Ttl
+from sparkcache.cache import Residency, RunCache, Ttl
 
 
 def play(cache: RunCache[str], steps: Steps) -> None:
@@ -209,9 +209,9 @@ def test_a_pass_does_not_wait_for_readers_but_their_bytes_count() -> None:
     assert run is not None
     cache.pin(run)
     assert cache.expire(10) == [run]
-    assert (run.place, cache.kept_bytes, cache.held_bytes) == (Place.LENT, 0, 7)
+    assert (run.place, cache.kept_bytes, cache.held_bytes) == (Residency.LENT, 0, 7)
     assert cache.unpin(run)
-    assert (run.place, cache.held_bytes) == (Place.GONE, 0)
+    assert (run.place, cache.held_bytes) == (Residency.GONE, 0)
 
 
 # The hard cap
@@ -279,7 +279,7 @@ def test_who_maps_a_run_whose_life_ends_keeps_its_bytes() -> None:
     cache.pin(run)
     assert cache.get(key(0), 100) is None
     assert cache.expire(100) == [run]
-    assert (run.place, cache.held_bytes) == (Place.LENT, 7)
+    assert (run.place, cache.held_bytes) == (Residency.LENT, 7)
     assert cache.unpin(run)
     assert cache.held_bytes == 0
 

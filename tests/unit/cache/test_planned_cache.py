@@ -8,7 +8,13 @@ import pytest
 from cache_cases import PULSAR, key
 
 from sparkcache.cache import PlannedCache, Policy, Settings
-from sparkcache.consumers import Consumer, Located, Plan, Reader, Reading
+from sparkcache.demand import (
+    Consumer,
+    ExtentOffset,
+    PartitionRead,
+    Plan,
+    ReaderIdentity,
+)
 from sparkcache.model import Position, ReadToken, RunKey, Slot
 
 TTL = replace(PULSAR, create_s=1e9, expected_s=1e9)
@@ -18,11 +24,11 @@ RUNS = 8  # of a topic, of ten entries each
 
 def opened(
     cache: PlannedCache[None], topic: str, *plan_ids: str, stage: int = 0
-) -> Reading:
+) -> PartitionRead:
     return cache.open(
-        Reader(ReadToken(stage, 0), "s", Consumer(topic), RUNS * 10.0),
+        ReaderIdentity(ReadToken(stage, 0), "s", Consumer(topic), RUNS * 10.0),
         plan_ids,
-        [Located(0, 0, 10 * RUNS - 1, 0.0, 10 * RUNS)],
+        [ExtentOffset(0, 0, 10 * RUNS - 1, 0.0, 10 * RUNS)],
         Position(0, 0),
         Position(0, 10 * RUNS),
     )
@@ -37,16 +43,20 @@ def load(cache: PlannedCache[None], where: RunKey) -> bool:
 
 
 def read(
-    cache: PlannedCache[None], reading: Reading, topic: str, first: int, stop: int
+    cache: PlannedCache[None],
+    partition_read: PartitionRead,
+    topic: str,
+    first: int,
+    stop: int,
 ) -> list[int]:
     """Read runs; return which of them had to be loaded."""
     loaded = []
     for index in range(first, stop):
         where = key(index, topic=topic)
-        if cache.take(reading, where, 0.0) is None:
+        if cache.take(partition_read, where, 0.0) is None:
             loaded.append(index)
             load(cache, where)
-        cache.finish(reading, index, where, 0.0)
+        cache.finish(partition_read, index, where, 0.0)
         cache.check(0.0)
     return loaded
 
@@ -102,10 +112,10 @@ def test_what_is_overdue_does_not_come_back_with_other_settings() -> None:
     short = replace(SETTINGS, ttl=replace(TTL, expected_s=10.0), max_requeues=0)
     cache: PlannedCache[None] = PlannedCache(short)
     cache.begin([Plan("p", (Consumer("a"), Consumer("a")))], 0.0)
-    reading = opened(cache, "a", "p")
-    cache.take(reading, key(0), 0.0)
+    partition_read = opened(cache, "a", "p")
+    cache.take(partition_read, key(0), 0.0)
     assert load(cache, key(0))
-    cache.finish(reading, 0, key(0), 10.0)
+    cache.finish(partition_read, 0, key(0), 10.0)
     removed = cache.runs.configure(replace(short, max_requeues=3), 10.0)
     assert [run.key for run in removed] == [key(0)]
     assert cache.runs.counters.expired == 1

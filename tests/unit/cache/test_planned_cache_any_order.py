@@ -17,7 +17,13 @@ from hypothesis.stateful import (
 )
 
 from sparkcache.cache import CachedRun, PlannedCache, Policy, Settings, Ttl
-from sparkcache.consumers import Consumer, Located, Plan, Reader, Reading
+from sparkcache.demand import (
+    Consumer,
+    ExtentOffset,
+    PartitionRead,
+    Plan,
+    ReaderIdentity,
+)
 from sparkcache.model import Ledger, ObjectId, Position, ReadToken, Run, RunKey, Slot
 
 RUNS = 24  # of a topic, of one entry and 10 stored bytes each; a partition has 8
@@ -45,7 +51,7 @@ class PlannedCacheMachine(RuleBasedStateMachine):
         self.cache: PlannedCache[None] = PlannedCache(
             Settings(20, 100, TTL, Policy.NEXT_READ, max_requeues=1)
         )
-        self.readings: list[tuple[Reading, str, int, int]] = []
+        self.partition_reads: list[tuple[PartitionRead, str, int, int]] = []
         self.pinned: list[CachedRun[None]] = []
         self.stages = 0
         self.batches = 0
@@ -103,32 +109,32 @@ class PlannedCacheMachine(RuleBasedStateMachine):
     @rule(topic=topics, part=st.integers(0, 2), again=st.booleans())
     def open_part(self, topic: str, part: int, again: bool) -> None:
         self.stages += not again
-        reader = Reader(
+        reader = ReaderIdentity(
             ReadToken(self.stages, part, part), "s", Consumer(topic), RUNS * 10.0
         )
-        reading = self.cache.open(
+        partition_read = self.cache.open(
             reader,
             READ_UNDER,
-            [Located(0, part * PART, part * PART + PART - 1, part * 80.0, 80)],
+            [ExtentOffset(0, part * PART, part * PART + PART - 1, part * 80.0, 80)],
             Position(0, part * PART),
             Position(0, part * PART + PART),
         )
-        self.readings.append((reading, topic, part * PART, 0))
+        self.partition_reads.append((partition_read, topic, part * PART, 0))
         self.seen.add((topic, part))
 
-    @precondition(lambda self: self.readings)
+    @precondition(lambda self: self.partition_reads)
     @rule(data=st.data(), size_bytes=sizes, is_finished=st.booleans())
     def read_on(self, data: st.DataObject, size_bytes: int, is_finished: bool) -> None:
-        index = data.draw(st.integers(0, len(self.readings) - 1))
-        reading, topic, first, ordinal = self.readings[index]
+        index = data.draw(st.integers(0, len(self.partition_reads) - 1))
+        partition_read, topic, first, ordinal = self.partition_reads[index]
         if ordinal == PART:
             return
         where = key(topic, first + ordinal)
-        if self.cache.take(reading, where, self.now_s) is None:
+        if self.cache.take(partition_read, where, self.now_s) is None:
             self.load(where, size_bytes)
         if is_finished:
-            self.cache.finish(reading, ordinal, where, self.now_s)
-        self.readings[index] = (reading, topic, first, ordinal + 1)
+            self.cache.finish(partition_read, ordinal, where, self.now_s)
+        self.partition_reads[index] = (partition_read, topic, first, ordinal + 1)
 
     @precondition(lambda self: self.seen)
     @rule(data=st.data(), entry=st.integers(0, PART - 1), size_bytes=sizes)
@@ -161,11 +167,11 @@ class PlannedCacheMachine(RuleBasedStateMachine):
         forecast = self.cache._forecast
         return forecast.ticks_until_read(where.ledger.topic, forecast.place(where))
 
-    @precondition(lambda self: self.readings)
+    @precondition(lambda self: self.partition_reads)
     @rule(data=st.data())
     def close(self, data: st.DataObject) -> None:
-        index = data.draw(st.integers(0, len(self.readings) - 1))
-        self.cache.close(self.readings.pop(index)[0])
+        index = data.draw(st.integers(0, len(self.partition_reads) - 1))
+        self.cache.close(self.partition_reads.pop(index)[0])
 
     @rule(data=st.data())
     def pin(self, data: st.DataObject) -> None:
@@ -186,7 +192,7 @@ class PlannedCacheMachine(RuleBasedStateMachine):
     )
     def expire(self, seconds: float, most_runs: float) -> None:
         self.now_s += seconds
-        self.cache.lapse(self.now_s)
+        self.cache.expire_ended_streams(self.now_s)
         self.cache.runs.expire(self.now_s, most_runs)
 
     @rule(
@@ -211,12 +217,12 @@ class PlannedCacheMachine(RuleBasedStateMachine):
             assert 0.0 <= self.ticks_until_read(run.key) <= inf
 
     def teardown(self) -> None:
-        for reading, *_ in self.readings:
-            self.cache.close(reading)
+        for partition_read, *_ in self.partition_reads:
+            self.cache.close(partition_read)
         for run in self.pinned:
             self.cache.runs.unpin(run)
         self.cache.end((*PLANS, *STREAMS), self.now_s)
-        self.cache.lapse(self.now_s + CONTINUE_S)
+        self.cache.expire_ended_streams(self.now_s + CONTINUE_S)
         self.cache.check(self.now_s)
         self.cache.runs.expire(self.now_s)  # what a short pass has left
         assert not any(run.expected_reads for run in self.cache.runs.runs())

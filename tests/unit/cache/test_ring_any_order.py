@@ -11,7 +11,7 @@ from effort import tries
 from hypothesis import settings as hypothesis_settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from sparkcache.cache import CachedRun, Place, Ring, RingCache, Settings, Ttl
+from sparkcache.cache import CachedRun, Residency, Ring, RingCache, Settings, Ttl
 from sparkcache.model import Run, RunKey
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class RingMachine(RuleBasedStateMachine):
     def free(self, removed: list[CachedRun[int]]) -> None:
         for run in removed:
             assert self.held.pop(run.key) is run
-            assert run.place is (Place.LENT if run.pins else Place.GONE)
+            assert run.place is (Residency.LENT if run.pins else Residency.GONE)
             if run not in self.pinned:
                 self.memory.own.pop(run.value, None)
         self.follow()

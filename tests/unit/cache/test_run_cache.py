@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from cache_cases import HOUR, PULSAR, ROOMY, cache_of, key, keys, ledger, put
 
-from sparkcache.cache import Place, RunCache
+from sparkcache.cache import Residency, RunCache
 from sparkcache.model import Slot
 
 
@@ -234,7 +234,7 @@ def test_removal_takes_what_it_names_and_nothing_else() -> None:
     assert cache.remove(key(9)) is None
     run = cache.remove(key(0, 0, "a"))
     assert run is not None
-    assert run.place is Place.GONE
+    assert run.place is Residency.GONE
     assert keys(cache.invalidate_ledger(ledger(0, "a"))) == [key(1, 0, "a")]
     assert cache.invalidate_ledger(ledger(0, "a")) == []
     assert len(cache.invalidate_topic("b")) == 4

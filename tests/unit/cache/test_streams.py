@@ -10,13 +10,13 @@ from cache_cases import PULSAR
 from cache_cases import key as key_of
 
 from sparkcache.cache import PlannedCache, Policy, Settings
-from sparkcache.consumers import (
+from sparkcache.demand import (
     NOT_BEGUN,
     Consumer,
-    Located,
+    ExtentOffset,
+    PartitionRead,
     Plan,
-    Reader,
-    Reading,
+    ReaderIdentity,
 )
 from sparkcache.model import Position, ReadToken, RunKey, Slot
 
@@ -53,16 +53,16 @@ class World:
     def read(self, first: int, stop: int, *names: str) -> list[int]:
         """Read entries in a task; return the runs that had to be loaded."""
         self._stages += 1
-        reading = self._open(first, stop, names)
+        partition_read = self._open(first, stop, names)
         loaded = []
         for ordinal, index in enumerate(range(first // 10, -(-stop // 10))):
             where = key(index)
-            if self.cache.take(reading, where, self.now_s) is None:
+            if self.cache.take(partition_read, where, self.now_s) is None:
                 loaded.append(index)
                 self._load(where)
-            self.cache.finish(reading, ordinal, where, self.now_s)
+            self.cache.finish(partition_read, ordinal, where, self.now_s)
             self.cache.check(self.now_s)
-        self.cache.close(reading)
+        self.cache.close(partition_read)
         return loaded
 
     def batch(self, name: str, batch: int, first: int, stop: int) -> list[int]:
@@ -77,12 +77,12 @@ class World:
         self.cache.runs.expire(self.now_s)
         return {run.key.run.first // 10 for run in self.cache.runs.runs()}
 
-    def _open(self, first: int, stop: int, names: tuple[str, ...]) -> Reading:
+    def _open(self, first: int, stop: int, names: tuple[str, ...]) -> PartitionRead:
         consumer = Consumer(TOPIC, Position(0, first), Position(0, stop))
         return self.cache.open(
-            Reader(ReadToken(self._stages, 0), "s", consumer, RUNS * 10.0),
+            ReaderIdentity(ReadToken(self._stages, 0), "s", consumer, RUNS * 10.0),
             names,
-            [Located(0, 0, 10 * RUNS - 1, 0.0, 10 * RUNS)],
+            [ExtentOffset(0, 0, 10 * RUNS - 1, 0.0, 10 * RUNS)],
             Position(0, first),
             Position(0, stop),
         )
@@ -158,9 +158,9 @@ def test_a_job_that_reads_last_leaves_what_streams_may_come_to() -> None:
 def test_a_batch_that_fails_is_expected_again() -> None:
     world = World()
     world.begin(A, 1, 0)
-    reading = world._open(0, 40, (A,))
-    world.cache.take(reading, key(0), 0.0)
-    world.cache.close(reading)
+    partition_read = world._open(0, 40, (A,))
+    world.cache.take(partition_read, key(0), 0.0)
+    world.cache.close(partition_read)
     assert world.expected()[:4] == [1, 1, 1, 1]
 
 
@@ -278,7 +278,7 @@ def test_runs_are_taken_in_for_a_while_after_the_last_cursor_left(
     if begins_again:
         world.begin(B, 1, 70)
     world.now_s = 25.0
-    world.cache.lapse(world.now_s)
+    world.cache.expire_ended_streams(world.now_s)
     assert (world.cache._forecast.ticks_until_read(TOPIC, 45.0) < inf) == taken_in
     assert world.expected()[4] == 0
 

@@ -12,17 +12,17 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from sparkcache import connector as connectors
 from sparkcache.fetch.load import Load, begin, fetch
-from sparkcache.source.change_reader import ChangeReader
+from sparkcache.source.batch.partitions import run_slice
 from sparkcache.source.datasource import SparkCacheSource
-from sparkcache.source.partitions import stretch
+from sparkcache.source.streaming.change_reader import ChangeReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lake import Lake
 
-    from sparkcache.source.partitions import Piece
-    from sparkcache.source.scan_partition import ScanPartition
+    from sparkcache.source.batch.partitions import Piece
+    from sparkcache.source.batch.scan_partition import ScanPartition
 
 ALL = ReadAllAvailable()
 ROWS = 10
@@ -82,7 +82,7 @@ class Table:
         self, reader: ChangeReader, part: ScanPartition, piece: Piece
     ) -> Iterator[dict[str, Any]]:
         runs = tuple(CONNECTOR.runs(piece.extent, reader.config.run_bytes))
-        wanted = stretch(piece, runs, part.consumer)
+        wanted = run_slice(piece, runs, part.consumer)
         extent = piece.extent
         end = extent.offset + extent.size_bytes
         load = Load(piece.ledger, extent, runs, extent.offset, end)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from lake import Lake
 
-    from sparkcache.source.change_reader import ChangeReader
+    from sparkcache.source.streaming.change_reader import ChangeReader
 
 
 class StoredTable:

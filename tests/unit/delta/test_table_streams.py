@@ -16,12 +16,12 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
 from streamed_table import ROWS, Table, batches
 
-from sparkcache.consumers import Consumers
+from sparkcache.demand import Consumers
 from sparkcache.errors import ConfigError
 from sparkcache.model import Run, RunKey
-from sparkcache.source import change_offsets
 from sparkcache.source.datasource import SparkCacheSource
-from sparkcache.source.streams import reached
+from sparkcache.source.streaming import change_offsets
+from sparkcache.source.streaming.query_listener import reached
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,9 +10,9 @@ from itertools import count
 from typing import Any
 
 from sparkcache.config import CacheConfig
-from sparkcache.consumers import Consumer, Plan
-from sparkcache.consumers import Reader as ScanReader
-from sparkcache.fetch import Load, Scan, Stretch
+from sparkcache.demand import Consumer, Plan
+from sparkcache.demand import ReaderIdentity as ScanReader
+from sparkcache.fetch import Load, RunSlice, Scan
 from sparkcache.model import (
     Extent,
     Ledger,
@@ -35,20 +35,20 @@ from sparkcache.node.messages import (
     Finish,
     Forget,
     Grant,
+    KeepAlive,
     Message,
     Open,
-    Passed,
-    Patience,
-    Placed,
     Prepare,
     Served,
+    ServedFromSegment,
+    Skipped,
     Start,
     Streamed,
     Take,
     Unmap,
 )
+from sparkcache.node.reader_session import ReaderSession
 from sparkcache.node.service import Service
-from sparkcache.node.task import Task
 
 SIZE = 4096
 STORED = 1 << 20
@@ -65,10 +65,10 @@ def ledger(number: int) -> Ledger:
     return Ledger("fake", TOPIC, number, ObjectId(f"{ROOT}/{number}", 1000, "v1"))
 
 
-def stretch(number: int, start: int, stop: int, runs: int = RUNS) -> Stretch:
+def run_slice(number: int, start: int, stop: int, runs: int = RUNS) -> RunSlice:
     extent = Extent(0, runs - 1, 0, runs * STORED)
     every = tuple(Run(entry, entry) for entry in range(runs))
-    return Stretch(ledger(number), extent, every, start, stop)
+    return RunSlice(ledger(number), extent, every, start, stop)
 
 
 def key(entry: int, number: int = 0) -> RunKey:
@@ -133,7 +133,7 @@ class FakeLoader(FakePeer):
         if self._index == len(load.runs):
             self._end()
         elif self._index in self._start.skip:
-            service.passed(self, Passed(self._index, self._offset()))
+            service.skipped(self, Skipped(self._index, self._offset()))
             self._index += 1
         else:
             self._is_asking = True
@@ -233,10 +233,10 @@ class Reader(FakePeer):
     def __init__(self, world: World, scan: Scan) -> None:
         super().__init__()
         self._world = world
-        self.task = Task(self)
+        self.session = ReaderSession(self)
         self._places = [
             (at, index)
-            for at, part in enumerate(scan.stretches)
+            for at, part in enumerate(scan.slices)
             for index in range(part.start, part.stop)
         ]
         self._scan = scan
@@ -253,7 +253,7 @@ class Reader(FakePeer):
         if self.is_closed:
             return
         super().send(message, fd)
-        if isinstance(message, Patience):
+        if isinstance(message, KeepAlive):
             assert self.is_waiting
             return
         place = self._places[self._asked - 1]
@@ -261,12 +261,12 @@ class Reader(FakePeer):
             case Served():
                 assert fd in self._world.open_fds
                 self.mapped[place] = fd
-            case Placed():
+            case ServedFromSegment():
                 self._find(place, message, fd)
                 message = Served(message.slots[0].size_bytes)
         self.answers.append(message)
 
-    def _find(self, place: Place, message: Placed, fd: int | None) -> None:
+    def _find(self, place: Place, message: ServedFromSegment, fd: int | None) -> None:
         assert (fd is None) == (message.segment is None)
         if message.segment is not None:
             self._segments.add(message.segment)
@@ -280,7 +280,7 @@ class Reader(FakePeer):
         for place, found in (self.mapped | self._placed).items():
             if isinstance(found, Slot):
                 at, index = place
-                assert self._world.read_at(found) == self._scan.stretches[at].key(index)
+                assert self._world.read_at(found) == self._scan.slices[at].key(index)
 
     @property
     def is_waiting(self) -> bool:
@@ -320,13 +320,13 @@ class Reader(FakePeer):
             del self.mapped[gone]
         self._placed.clear()
         read, self._read = tuple(self._read), []
-        self._world.service.take(self.task, Take(*place, read, released))
+        self._world.service.take(self.session, Take(*place, read, released))
         return None if self.is_waiting else self.answers[-1]
 
     def finish(self) -> None:
         """Say that the last run was read, too, and leave."""
         last = self._places[max(self._asked - 1, 0) : self._asked]
-        self._world.service.finish(self.task, Finish((*self._read, *last)))
+        self._world.service.finish(self.session, Finish((*self._read, *last)))
         self.leave()
 
     def leave(self) -> None:
@@ -335,7 +335,7 @@ class Reader(FakePeer):
         self._placed.clear()
         self.close()
         self._world.readers.remove(self)
-        self._world.service.close(self.task)
+        self._world.service.close(self.session)
 
 
 @dataclass
@@ -403,22 +403,22 @@ class World:
 
     def reader(
         self,
-        *stretches: Stretch,
+        *slices: RunSlice,
         stage: int | None = None,
         plans: tuple[Plan, ...] = (),
         epoch: int = 0,
         settings: CacheConfig | None = None,
         part: int = 0,
-        following: tuple[tuple[int, Stretch], ...] = (),
+        following: tuple[tuple[int, RunSlice], ...] = (),
         group: str = "",
         end: Position | None = None,
     ) -> Reader:
         stage = next(self._stages) if stage is None else stage
-        scan = Scan(ROOT, self.config, stretches)
+        scan = Scan(ROOT, self.config, slices)
         reader = Reader(self, scan)
         self.readers.append(reader)
         self.service.open(
-            reader.task,
+            reader.session,
             Open(
                 PROTOCOL_VERSION,
                 scan,
@@ -439,7 +439,7 @@ class World:
 
     def of(self, start: int, stop: int, **more: Any) -> Reader:
         """A reader of runs start..stop-1 of the first ledger."""
-        return self.reader(stretch(0, start, stop), **more)
+        return self.reader(run_slice(0, start, stop), **more)
 
     def settle(self) -> None:
         """Let the loaders do what they can do."""

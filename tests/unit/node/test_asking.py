@@ -7,23 +7,29 @@ from dataclasses import replace
 import pytest
 from node_world import CONFIG, RUNS, SIZE, TOPIC, FakePeer, World
 
-from sparkcache.consumers import Consumer
-from sparkcache.consumers import Reader as ScanReader
+from sparkcache.demand import Consumer
+from sparkcache.demand import ReaderIdentity as ScanReader
 from sparkcache.fetch import Scan
 from sparkcache.model import ReadToken
-from sparkcache.node.messages import Open, Refused, Take, Told, ToldTopics
-from sparkcache.node.task import Task
+from sparkcache.node.messages import (
+    MetricsReply,
+    Open,
+    Refused,
+    Take,
+    TopicMetricsReply,
+)
+from sparkcache.node.reader_session import ReaderSession
 
 
 def test_who_speaks_another_version_is_refused() -> None:
     world, peer = World(), FakePeer()
-    task = Task(peer)
+    session = ReaderSession(peer)
     scan = Scan("memory://bucket", CONFIG, ())
     reader = ScanReader(ReadToken(0, 0), "scan", Consumer(TOPIC), 0)
-    world.service.open(task, Open(0, scan, reader, 0, CONFIG, ()))
+    world.service.open(session, Open(0, scan, reader, 0, CONFIG, ()))
     [(answer, _)] = peer.sent
     assert isinstance(answer, Refused)
-    assert task.scan is None
+    assert session.scan is None
 
 
 @pytest.mark.parametrize(
@@ -39,7 +45,7 @@ def test_who_asks_out_of_order_is_hung_up_on(asked: list[tuple[int, int]]) -> No
     world = World()
     reader = world.of(0, 9)
     for place in asked:
-        world.service.take(reader.task, Take(*place))
+        world.service.take(reader.session, Take(*place))
     assert reader.is_closed
 
 
@@ -50,16 +56,16 @@ def test_nobody_reads_backwards() -> None:
     reader.ask()
     reader.ask() if reader.wants_more else None
     world.settle()
-    world.service.take(reader.task, Take(0, 0))
+    world.service.take(reader.session, Take(0, 0))
     assert reader.is_closed
 
 
 def test_metrics_are_told() -> None:
     world, peer = World(), FakePeer()
-    world.service.ask(peer)
-    assert peer.sent == [(Told(world.service.metrics()), None)]
-    world.service.ask_topics(peer)
-    assert peer.sent[1:] == [(ToldTopics(world.service.topic_metrics()), None)]
+    world.service.get_metrics(peer)
+    assert peer.sent == [(MetricsReply(world.service.metrics()), None)]
+    world.service.get_topic_metrics(peer)
+    assert peer.sent[1:] == [(TopicMetricsReply(world.service.topic_metrics()), None)]
 
 
 def test_a_topic_is_counted_with_its_group() -> None:
@@ -89,4 +95,4 @@ def test_who_wants_runs_that_there_are_not_is_hung_up_on(start: int, stop: int) 
     world = World()
     reader = world.of(start, stop)
     assert reader.is_closed
-    assert reader.task.scan is None
+    assert reader.session.scan is None

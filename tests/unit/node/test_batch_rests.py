@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from node_world import CONFIG, RUNS, SIZE, TOPIC, Reader, World, key, stretch
+from node_world import CONFIG, RUNS, SIZE, TOPIC, Reader, World, key, run_slice
 
-from sparkcache.consumers import Consumer, Plan
+from sparkcache.demand import Consumer, Plan
 from sparkcache.model import Position
 from sparkcache.node.messages import Served
 
@@ -38,7 +38,7 @@ def test_two_ranges_of_a_batch_have_a_rest_each() -> None:
     world.loader()
     stream = Plan("run/query/1", (Consumer(TOPIC),), batch=1)
     for number in (0, 1):
-        part = stretch(number, 0, 10)
+        part = run_slice(number, 0, 10)
         reader = world.reader(part, plans=(stream,), end=Position(number, 10))
         reader.ask()
     world.settle()
@@ -72,7 +72,7 @@ def test_a_load_that_waits_for_the_next_batch_gives_way() -> None:
     reader = batch(world, 1, 0, 10)
     world.read(reader)
     reader.finish()
-    other = world.reader(stretch(1, 0, 1))
+    other = world.reader(run_slice(1, 0, 1))
     assert world.read(other) == [Served(SIZE)]
 
 

@@ -23,7 +23,14 @@ from sparkcache.node.channel import (
     Frames,
     PatientChannel,
 )
-from sparkcache.node.messages import Failed, Message, Refused, Served, Told, ToTask
+from sparkcache.node.messages import (
+    Failed,
+    Message,
+    MetricsReply,
+    Refused,
+    Served,
+    ToTask,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +38,7 @@ if TYPE_CHECKING:
 MESSAGES: list[Message] = [
     Served(4096),
     Refused("no " * 1000),
-    Told(Metrics(hits=7)),
+    MetricsReply(Metrics(hits=7)),
     Failed("s3://bucket/key", None, "this", "that"),
     Served(1),
 ]

@@ -16,9 +16,9 @@ import pytest
 from sparkcache import connector as connectors
 from sparkcache.config import CacheConfig
 from sparkcache.connector import DecodedRun, RawRun
-from sparkcache.consumers import Consumer, Reader
+from sparkcache.demand import Consumer, ReaderIdentity
 from sparkcache.errors import SourceError
-from sparkcache.fetch import Scan, Stretch
+from sparkcache.fetch import RunSlice, Scan
 from sparkcache.memory.encoded import EncodedRun
 from sparkcache.memory.sealed import seal
 from sparkcache.memory.segment import WritableSegments
@@ -31,14 +31,14 @@ from sparkcache.node.messages import (
     Failed,
     Finish,
     FromTask,
-    Opening,
-    Patience,
-    Placed,
+    KeepAlive,
+    MetricsReply,
+    PackedOpen,
     Refused,
     Served,
+    ServedFromSegment,
     Streamed,
     Take,
-    Told,
 )
 
 if TYPE_CHECKING:
@@ -80,11 +80,11 @@ def scan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scan:
     version = f"{status.st_mtime_ns:x}-{status.st_ino:x}"
     ledger = Ledger("numbers", "t", 0, ObjectId(path.as_uri(), RUNS, version))
     runs = tuple(Run(entry, entry) for entry in range(RUNS))
-    part = Stretch(ledger, Extent(0, RUNS - 1, 0, RUNS), runs, 0, RUNS)
+    part = RunSlice(ledger, Extent(0, RUNS - 1, 0, RUNS), runs, 0, RUNS)
     return Scan(tmp_path.as_uri(), CONFIG, (part,))
 
 
-READER = Reader(ReadToken(0, 0), "scan", Consumer("t"), RUNS)
+READER = ReaderIdentity(ReadToken(0, 0), "scan", Consumer("t"), RUNS)
 
 
 def read(scan: Scan, **changes: Any) -> list[int]:
@@ -164,36 +164,38 @@ def new_segment(*numbers: int) -> tuple[int, tuple[Slot, ...]]:
 
 def place(channel: Channel[Any]) -> None:
     fd, slots = new_segment(2)
-    hand_over(channel, Placed(slots, SEGMENT.number), fd)
+    hand_over(channel, ServedFromSegment(slots, SEGMENT.number), fd)
 
 
 def place_two(channel: Channel[Any]) -> None:
     fd, slots = new_segment(2, 3)
-    hand_over(channel, Placed(slots, SEGMENT.number), fd)
+    hand_over(channel, ServedFromSegment(slots, SEGMENT.number), fd)
 
 
 def place_without_segment(channel: Channel[Any]) -> None:
     fd, slots = new_segment(2)
     os.close(fd)
-    channel.send(Placed(slots))
+    channel.send(ServedFromSegment(slots))
 
 
 def place_beyond_the_end(channel: Channel[Any]) -> None:
     fd, [slot] = new_segment(2)
     hand_over(
-        channel, Placed((slot._replace(offset=SEGMENT.size_bytes),), SEGMENT.number), fd
+        channel,
+        ServedFromSegment((slot._replace(offset=SEGMENT.size_bytes),), SEGMENT.number),
+        fd,
     )
 
 
 def place_in_what_may_shrink(channel: Channel[Any]) -> None:
     fd = os.memfd_create("test", os.MFD_ALLOW_SEALING)
     os.ftruncate(fd, 4096)
-    hand_over(channel, Placed((Slot(64, SEGMENT),), SEGMENT.number), fd)
+    hand_over(channel, ServedFromSegment((Slot(64, SEGMENT),), SEGMENT.number), fd)
 
 
 def serve_patiently(channel: Channel[Any]) -> None:
     for _ in range(3):
-        channel.send(Patience())
+        channel.send(KeepAlive())
     serve(channel, 2)
 
 
@@ -251,7 +253,7 @@ def test_a_task_reads_what_its_node_gives(
         assert read(scan) == [0, 1, 2, 3]
     assert caplog.records == []
     opening, *takes, finish = node.heard
-    assert isinstance(opening, Opening)
+    assert isinstance(opening, PackedOpen)
     assert [take.read for take in takes] == [(), ((0, 0),), ((0, 1),), ((0, 2),)]
     assert finish.read == ((0, 3),)
     released = [place for said in (*takes, finish) for place in said.released]
@@ -282,7 +284,7 @@ def test_a_task_does_not_ask_for_what_it_was_given_already(
             id="it refuses",
         ),
         pytest.param(
-            lambda channel: channel.send(Told(Metrics())),
+            lambda channel: channel.send(MetricsReply(Metrics())),
             "out of order",
             id="it babbles",
         ),
@@ -302,7 +304,9 @@ def test_a_task_does_not_ask_for_what_it_was_given_already(
         pytest.param(place_beyond_the_end, "Slot", id="beyond a segment's end"),
         pytest.param(place_in_what_may_shrink, "shrink", id="what may shrink"),
         pytest.param(
-            lambda channel: channel.send(Placed(())), "out of order", id="no slot"
+            lambda channel: channel.send(ServedFromSegment(())),
+            "out of order",
+            id="no slot",
         ),
         pytest.param(break_a_pipe, "pipe", id="a pipe that breaks"),
         pytest.param(

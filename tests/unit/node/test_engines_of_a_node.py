@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from node_world import CONFIG, RUNS, SIZE, TOPIC, World, plan, stretch
+from node_world import CONFIG, RUNS, SIZE, TOPIC, World, plan, run_slice
 
 from sparkcache.metrics import Metrics
-from sparkcache.node.messages import Grant, Placed, Served, Streamed
+from sparkcache.node.messages import Grant, Served, ServedFromSegment, Streamed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -71,7 +71,9 @@ def test_d5_what_is_missing_of_a_range_is_loaded_and_no_more(
     world = world_of(config)
     read(world, 0, RUNS)
     for entry in (20, 21, 50):
-        run = world.service._store.runs.remove(stretch(0, entry, entry + 1).key(entry))
+        run = world.service._store.runs.remove(
+            run_slice(0, entry, entry + 1).key(entry)
+        )
         assert run is not None
         world.service._store.free([run])
     world.decoded.clear()
@@ -139,13 +141,13 @@ def metrics(world: World) -> Metrics:
     return world.service.metrics()
 
 
-def messages(world: World, start: int, stop: int) -> list[Placed]:
+def messages(world: World, start: int, stop: int) -> list[ServedFromSegment]:
     """What a reader is sent that reads these runs."""
     reader = world.of(start, stop)
     world.read(reader)
     reader.finish()
     found = [message for message, _ in reader.sent]
-    assert all(isinstance(message, Placed) for message in found)
+    assert all(isinstance(message, ServedFromSegment) for message in found)
     return found  # type: ignore[return-value]
 
 
@@ -180,7 +182,7 @@ def test_what_is_handed_over_at_once_counts_as_read_when_it_is(
     plans = (plan("p", None),)
     reader = world.of(0, 10, plans=plans)
     reader.ask()
-    assert len(reader.task.pins) == 10
+    assert len(reader.session.pins) == 10
     assert len(world.held()) == 10
     reader.leave()
     assert len(world.held()) == 10, "nothing of it was read"
@@ -201,8 +203,8 @@ def test_what_is_handed_over_at_once_is_pinned_though_its_life_ends_meanwhile(
     world.tick_s = 0.003
     reader = world.of(0, 50)
     reader.ask()
-    handed_over = [m.slots for m, _ in reader.sent if isinstance(m, Placed)]
-    assert len(reader.task.pins) == sum(map(len, handed_over))
+    handed_over = [m.slots for m, _ in reader.sent if isinstance(m, ServedFromSegment)]
+    assert len(reader.session.pins) == sum(map(len, handed_over))
 
 
 def test_a_reader_that_jumps_gives_back_what_it_was_handed(
@@ -212,10 +214,10 @@ def test_a_reader_that_jumps_gives_back_what_it_was_handed(
     read(world, 0, RUNS)
     reader = world.of(0, RUNS)
     reader.ask()
-    assert len(reader.task.pins) == 64
+    assert len(reader.session.pins) == 64
     reader.skip(80)
     reader.ask()
-    assert len(reader.task.pins) == 1 + (RUNS - 81)
+    assert len(reader.session.pins) == 1 + (RUNS - 81)
     reader.check()
 
 
@@ -226,7 +228,7 @@ def test_a_segment_that_is_read_is_not_written_to(
     read(world, 0, 4)
     reader = world.of(0, 4)
     reader.ask()
-    assert len(reader.task.pins) == 4
+    assert len(reader.session.pins) == 4
     read(world, 10, 60)
     reader.check()
     assert world.held() >= {0, 1, 2, 3}

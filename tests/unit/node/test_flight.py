@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from node_world import CONFIG, ROOT, STORED, key, ledger, stretch
+from node_world import CONFIG, ROOT, STORED, key, ledger, run_slice
 
 from sparkcache.fetch import Scan
-from sparkcache.node.flight import lay_out
+from sparkcache.node.load_job import lay_out
 from sparkcache.node.offsets import Offsets
 
 ALL = set(range(10))
@@ -47,26 +47,26 @@ def test_lay_out(
     last: int,
     passed_over: set[int],
 ) -> None:
-    part = stretch(0, *wanted, runs=10)
-    flight = lay_out(
+    part = run_slice(0, *wanted, runs=10)
+    job = lay_out(
         Scan(ROOT, CONFIG, (part,)),
         part,
         index,
         is_here=lambda found: found.run.first in here,
         offsets={entry: entry * STORED for entry in known},
     )
-    load = flight.load
+    load = job.load
     assert (load.runs[0].first, load.runs[-1].last) == (first, last)
     assert (load.offset, load.end) == (first * STORED, (last + 1) * STORED)
-    assert {load.runs[at].first for at in flight.skip} == passed_over
-    assert [found for _, found in flight.rest()] == [
+    assert {load.runs[at].first for at in job.skip} == passed_over
+    assert [found for _, found in job.rest()] == [
         key(entry) for entry in range(first, last + 1) if entry not in passed_over
     ]
 
 
 def test_offsets_of_the_extents_used_last_are_known() -> None:
     offsets = Offsets(most=5)
-    extent = stretch(0, 0, 1).extent
+    extent = run_slice(0, 0, 1).extent
     for number in range(3):
         for entry in (0, 1, 1):
             offsets.learn(ledger(number), extent, entry, entry * STORED)

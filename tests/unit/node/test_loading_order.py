@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from node_world import CONFIG, RUNS, SIZE, World, key, stretch
+from node_world import CONFIG, RUNS, SIZE, World, key, run_slice
 
 from sparkcache.node.messages import Served
 
@@ -24,7 +24,7 @@ def test_all_readers_together_are_read_ahead_of_a_quarter_of_the_cache() -> None
     world = World(replace(CONFIG, max_bytes=32 * SIZE))
     for number in range(4):
         world.loader()
-        world.reader(stretch(number, 0, 50)).ask()
+        world.reader(run_slice(number, 0, 50)).ask()
     world.settle()
     assert len(world.open_fds) == 4 * (1 + 2)
 
@@ -59,7 +59,7 @@ def test_evicted_runs_do_not_count_as_ahead() -> None:
 def test_the_next_stretch_is_loaded_before_it_is_asked_for() -> None:
     world = World()
     world.loader()
-    reader = world.reader(stretch(0, 0, 2, runs=2), stretch(1, 0, 2, runs=2))
+    reader = world.reader(run_slice(0, 0, 2, runs=2), run_slice(1, 0, 2, runs=2))
     reader.ask()
     world.settle()
     reader.ask()
@@ -75,7 +75,7 @@ def test_a_load_far_ahead_gives_way_to_one_that_is_waited_for() -> None:
     first.ask()
     world.settle()
     assert loader.is_asking
-    second = world.reader(stretch(1, 0, 50))
+    second = world.reader(run_slice(1, 0, 50))
     assert second.ask() is None
     world.settle()
     assert second.answers == [Served(SIZE)]
@@ -89,9 +89,9 @@ def test_one_that_is_waited_for_displaces_one() -> None:
     world = World(replace(CONFIG, read_ahead_bytes=2 * SIZE))
     for number in range(3):
         world.loader()
-        world.reader(stretch(number, 0, 50)).ask()
+        world.reader(run_slice(number, 0, 50)).ask()
     world.settle()
-    world.reader(stretch(3, 0, 50)).ask()
+    world.reader(run_slice(3, 0, 50)).ask()
     world.service.tick()
     assert sum(bool(loader.sent) for loader in world.loaders) == 1
 
@@ -102,7 +102,7 @@ def test_a_load_that_nobody_waits_for_displaces_none() -> None:
     first = world.of(0, 50)
     first.ask()
     world.settle()
-    second = world.reader(stretch(1, 0, 1, runs=1), stretch(2, 0, 50))
+    second = world.reader(run_slice(1, 0, 1, runs=1), run_slice(2, 0, 50))
     second.ask()
     world.settle()
     first.ask()
@@ -114,7 +114,7 @@ def test_a_load_that_nobody_waits_for_displaces_none() -> None:
 def test_loaders_that_are_fewer_than_tasks_serve_them_all() -> None:
     world = World(replace(CONFIG, max_bytes=40 * SIZE))
     world.loader()
-    readers = [world.reader(stretch(number, 0, 30)) for number in range(9)]
+    readers = [world.reader(run_slice(number, 0, 30)) for number in range(9)]
     while any(reader.wants_more for reader in readers):
         for reader in readers:
             if reader.wants_more:

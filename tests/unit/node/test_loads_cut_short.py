@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from node_world import CONFIG, FAILURE, RUNS, SIZE, World
 
-from sparkcache.node.messages import Patience, Refused, Served, Streamed
+from sparkcache.node.messages import KeepAlive, Refused, Served, Streamed
 
 
 def test_a_failed_load_is_made_once_more_then_every_waiter_is_told() -> None:
@@ -167,8 +167,8 @@ def test_without_loaders_nobody_waits_for_ever() -> None:
 
 def test_who_waits_is_told_to_be_patient() -> None:
     world = World()
-    waiting, reading = world.of(0, 9), world.of(0, 9)
+    waiting, partition_read = world.of(0, 9), world.of(0, 9)
     waiting.ask()
     world.advance(1)
-    assert [message for message, _ in waiting.sent] == [Patience()]
-    assert reading.sent == []
+    assert [message for message, _ in waiting.sent] == [KeepAlive()]
+    assert partition_read.sent == []

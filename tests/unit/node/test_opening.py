@@ -15,12 +15,12 @@ import msgspec
 import pytest
 
 from sparkcache.config import CacheConfig
-from sparkcache.consumers import Consumer, Reader
-from sparkcache.fetch.stretch import Scan, Stretch
+from sparkcache.demand import Consumer, ReaderIdentity
+from sparkcache.fetch.scan import RunSlice, Scan
 from sparkcache.model import Extent, Ledger, ObjectId, ReadToken, Run
 from sparkcache.node.channel import Channel
 from sparkcache.node.messages import PROTOCOL_VERSION, FromTask, Open, ToTask
-from sparkcache.node.opening import packed, unpacked
+from sparkcache.node.packed_open import packed, unpacked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,15 +31,15 @@ OTHER = replace(FILE, decoding="with other rows deleted")
 RUNS = Run(0, 4), Run(5, 9)
 
 
-def stretch(ledger: Ledger, at: int) -> Stretch:
-    return Stretch(ledger, Extent(0, 9, at * 100, 100), RUNS, 0, 2, at * 100)
+def run_slice(ledger: Ledger, at: int) -> RunSlice:
+    return RunSlice(ledger, Extent(0, 9, at * 100, 100), RUNS, 0, 2, at * 100)
 
 
-def opening(*stretches: Stretch, following: tuple[Stretch, ...] = ()) -> Open:
+def opening(*slices: RunSlice, following: tuple[RunSlice, ...] = ()) -> Open:
     return Open(
         PROTOCOL_VERSION,
-        Scan("s3://lake", CacheConfig(), stretches),
-        Reader(ReadToken(1, 2), "scan", Consumer("s3://lake#t"), math.inf),
+        Scan("s3://lake", CacheConfig(), slices),
+        ReaderIdentity(ReadToken(1, 2), "scan", Consumer("s3://lake#t"), math.inf),
         3,
         CacheConfig(),
         (),
@@ -64,9 +64,9 @@ def test_a_ledger_of_many_stretches_is_sent_once(
     """All would be more than a message may have."""
     task, node = ends
     said = opening(
-        *(stretch(FILE, at) for at in range(40)),
-        stretch(OTHER, 40),
-        following=(stretch(FILE, 41),),
+        *(run_slice(FILE, at) for at in range(40)),
+        run_slice(OTHER, 40),
+        following=(run_slice(FILE, 41),),
     )
     with ThreadPoolExecutor(1) as pool:
         sending = pool.submit(task.send, packed(said))
@@ -75,14 +75,14 @@ def test_a_ledger_of_many_stretches_is_sent_once(
     heard = unpacked(message)
     assert heard == said
     assert len(msgspec.msgpack.encode(message)) < len(LARGE) + (16 << 10)
-    first, *_, last = heard.scan.stretches
+    first, *_, last = heard.scan.slices
     assert first.ledger is heard.following[0][1].ledger
     assert last.ledger == OTHER
 
 
 @pytest.mark.parametrize("number", [-1, 1])
 def test_a_ledger_that_is_not_there(number: int) -> None:
-    message = packed(opening(stretch(FILE, 0)))
+    message = packed(opening(run_slice(FILE, 0)))
     (part,) = message.parts
     wrong = msgspec.structs.replace(
         message, parts=(msgspec.structs.replace(part, ledger=number),)

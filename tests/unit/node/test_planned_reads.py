@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from node_world import CONFIG, SIZE, Reader, World, plan
 
-from sparkcache.consumers import NOT_BEGUN
+from sparkcache.demand import NOT_BEGUN
 from sparkcache.node.messages import Served
 
 

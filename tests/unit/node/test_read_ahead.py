@@ -13,10 +13,10 @@ from node_world import (
     key,
     knowing,
     plan,
-    stretch,
+    run_slice,
 )
 
-from sparkcache.fetch.depth import ONE_RUN, Depth
+from sparkcache.fetch.read_ahead_window import ONE_RUN, ReadAheadWindow
 from sparkcache.node.messages import Served
 
 LEDGERS = 32
@@ -24,7 +24,7 @@ LEDGERS = 32
 
 def small(number: int) -> object:
     """A whole ledger of one run."""
-    return stretch(number, 0, 1, runs=1)
+    return run_slice(number, 0, 1, runs=1)
 
 
 def read_slowly(world: World, reader: Reader) -> None:
@@ -37,7 +37,7 @@ def read_slowly(world: World, reader: Reader) -> None:
 def look_and_leave(world: World, readers: int, runs: int) -> None:
     """Have readers of so many runs take the first, and leave."""
     for number in range(readers):
-        reader = world.reader(stretch(number, 0, runs))
+        reader = world.reader(run_slice(number, 0, runs))
         reader.ask()
         world.settle()
         reader.leave()
@@ -49,7 +49,7 @@ def test_a_reader_of_many_ledgers_stalls_once(runs: int) -> None:
     world.loader()
     world.loader()
     reader = world.reader(
-        *(stretch(number, 0, runs, runs=runs) for number in range(LEDGERS))
+        *(run_slice(number, 0, runs, runs=runs) for number in range(LEDGERS))
     )
     read_slowly(world, reader)
     assert reader.answers == [Served(SIZE)] * runs * LEDGERS
@@ -82,7 +82,7 @@ def test_a_loader_prepares_small_loads_while_it_is_busy() -> None:
 def test_a_loader_prepares_a_large_load_towards_the_end_of_another() -> None:
     world = World()
     loader = world.loader()
-    every = [stretch(number, 0, 20, runs=20) for number in range(3)]
+    every = [run_slice(number, 0, 20, runs=20) for number in range(3)]
     world.reader(*every, plans=(plan("p", None),)).ask()
     while len(world.decoded) < 13:
         assert not world.prepared
@@ -181,13 +181,13 @@ def test_a_reader_that_goes_on_where_others_left_is_read_ahead_of() -> None:
     world.loader()
     look_and_leave(world, 2, runs=50)
     ahead = world.service.metrics().loaded_ahead
-    steady = world.reader(stretch(2, 0, 50))
+    steady = world.reader(run_slice(2, 0, 50))
     for expected in (0, 0 + 1, 1 + 2):
         steady.ask()
         world.settle()
         assert world.service.metrics().loaded_ahead - ahead == expected
     steady.leave()
-    world.reader(stretch(3, 0, 50)).ask()
+    world.reader(run_slice(3, 0, 50)).ask()
     world.settle()
     assert world.service.metrics().loaded_ahead - ahead == 3 + 2
 
@@ -196,7 +196,7 @@ def test_who_reads_one_run_to_its_end_has_not_left() -> None:
     world = World()
     world.loader()
     look_and_leave(world, 5, runs=1)
-    world.reader(stretch(9, 0, 50)).ask()
+    world.reader(run_slice(9, 0, 50)).ask()
     world.settle()
     assert world.service.metrics().loaded_ahead == 2
 
@@ -225,7 +225,7 @@ def test_a_reader_beside_those_that_are_planned_is_not_planned_itself() -> None:
 
 
 def test_depth_is_what_was_read_so_far() -> None:
-    depth = Depth(ONE_RUN)
+    depth = ReadAheadWindow(ONE_RUN)
     depths = [depth.bytes]
     for _ in range(3):
         depth.read(1000)
@@ -244,11 +244,11 @@ def test_depth_is_what_was_read_so_far() -> None:
 def scan(world: World, part: int, *, following: int = 3) -> Reader:
     """A reader of one ledger of 4 runs, which is a partition of a scan of many."""
     return world.reader(
-        stretch(part, 0, 4, runs=4),
+        run_slice(part, 0, 4, runs=4),
         stage=0,
         part=part,
         following=tuple(
-            (next_part, stretch(next_part, 0, 4, runs=4))
+            (next_part, run_slice(next_part, 0, 4, runs=4))
             for next_part in range(part + 1, part + 1 + following)
         ),
     )
@@ -302,7 +302,7 @@ def test_what_is_loaded_for_a_task_that_does_not_come_is_given_up() -> None:
     reader.finish()
     assert world.service.is_held(key(0, 1))
     world.advance(5)
-    later = world.reader(stretch(1, 0, 4, runs=4), stage=1)
+    later = world.reader(run_slice(1, 0, 4, runs=4), stage=1)
     assert later.ask() == Served(SIZE)
     world.service.check()
 
@@ -330,7 +330,7 @@ def test_what_was_read_goes_before_what_was_loaded_ahead(policy: str) -> None:
     ahead = world.of(0, 50)
     ahead.ask()
     world.settle()  # 0 is read, 1 and 2 are not
-    other = world.reader(stretch(1, 0, 20))
+    other = world.reader(run_slice(1, 0, 20))
     for _ in range(12):
         other.ask()
         world.settle()
@@ -345,7 +345,7 @@ def test_what_was_loaded_for_one_that_left_goes_first() -> None:
     world.settle()
     ahead.leave()
     assert world.held() == {0, 1, 2}
-    other = world.reader(stretch(1, 0, 20))
+    other = world.reader(run_slice(1, 0, 20))
     for _ in range(4):
         other.ask()
         world.settle()

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 from node_world import CONFIG, SIZE, STORED, TOPIC, World, plan
 
-from sparkcache.consumers import Consumer, Plan
+from sparkcache.demand import Consumer, Plan
 from sparkcache.model import Position
 from sparkcache.node.cache_settings import cache_settings
-from sparkcache.node.messages import Reached
+from sparkcache.node.messages import QueryProgress
 from sparkcache.simulate import simulate
 from sparkcache.trace import Begin, Trace, parse
 
@@ -76,7 +76,7 @@ def test_a_trace_tells_each_batch_of_a_stream(tmp_path: Path) -> None:
         world.read(reader)
         reader.finish()
     for _ in range(2):
-        world.service.reached(Reached("run", {"bills": Position(0, 30)}))
+        world.service.query_progress(QueryProgress("run", {"bills": Position(0, 30)}))
     world.end_plans("run")
     world.service.stop()
     begun = [it.plan for _, it in recorded(tmp_path).events if isinstance(it, Begin)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from node_world import CONFIG, RUNS, SIZE, World, knowing, stretch
+from node_world import CONFIG, RUNS, SIZE, World, knowing, run_slice
 
 from sparkcache.node.messages import Served, Streamed
 
@@ -91,7 +91,7 @@ def test_runs_on_the_way_that_nobody_wants_evict_nothing() -> None:
     world = World(replace(CONFIG, max_bytes=3 * SIZE, trigger=1, watermark=1))
     world.loader()
     for number in (1, 2, 3):
-        world.reader(stretch(number, 0, 1)).ask()
+        world.reader(run_slice(number, 0, 1)).ask()
     world.settle()
     for reader in list(world.readers):
         reader.leave()

@@ -16,9 +16,9 @@ from hypothesis.stateful import (
     precondition,
     rule,
 )
-from node_world import CONFIG, SIZE, FakeLoader, Reader, World, plan, stretch
+from node_world import CONFIG, SIZE, FakeLoader, Reader, World, plan, run_slice
 
-from sparkcache.fetch import Stretch
+from sparkcache.fetch import RunSlice
 from sparkcache.metrics import TopicMetrics
 from sparkcache.model import Position
 from sparkcache.node.offsets import Offsets
@@ -33,9 +33,9 @@ ENGINES = {
     "lists": {"engine": "ring", "segment_bytes": 4 * SIZE, "copy_entries": False},
 }
 
-stretches = st.tuples(
+slices = st.tuples(
     st.integers(0, 2), st.integers(0, RUNS - 1), st.integers(0, RUNS - 1)
-).map(lambda at: stretch(at[0], min(at[1:]), max(at[1:]) + 1, runs=RUNS))
+).map(lambda at: run_slice(at[0], min(at[1:]), max(at[1:]) + 1, runs=RUNS))
 
 
 class ServiceMachine(RuleBasedStateMachine):
@@ -63,20 +63,20 @@ class ServiceMachine(RuleBasedStateMachine):
     @rule(
         target=readers,
         parts=st.lists(
-            stretches, min_size=1, max_size=3, unique_by=lambda part: part.ledger
+            slices, min_size=1, max_size=3, unique_by=lambda part: part.ledger
         ),
         stage=st.integers(0, 3),
         plans=st.sets(st.sampled_from(sorted(PLANS))),
         part=st.integers(0, 3),
-        following=st.lists(stretches, max_size=3),
+        following=st.lists(slices, max_size=3),
     )
     def open(
         self,
-        parts: list[Stretch],
+        parts: list[RunSlice],
         stage: int,
         plans: set[str],
         part: int,
-        following: list[Stretch],
+        following: list[RunSlice],
     ) -> Reader:
         return self.world.reader(
             *parts,
@@ -86,8 +86,8 @@ class ServiceMachine(RuleBasedStateMachine):
             following=tuple(enumerate(following, part + 1)),
         )
 
-    @rule(target=readers, part=stretches, stage=st.integers(4, 6))
-    def open_batch(self, part: Stretch, stage: int) -> Reader:
+    @rule(target=readers, part=slices, stage=st.integers(4, 6))
+    def open_batch(self, part: RunSlice, stage: int) -> Reader:
         """Begin a batch of a stream, or one that was before."""
         stream = replace(plan(STREAM, None), batch=stage)
         end = Position(part.ledger.id, part.stop)

@@ -11,15 +11,15 @@ from node_world import CONFIG, STORED, TOPIC, FakePeer, World, plan
 from sparkcache.metric_names import NAMES
 from sparkcache.metrics import Metrics, TopicMetrics
 from sparkcache.node import status
-from sparkcache.node.messages import Status
+from sparkcache.node.messages import StatusReply
 from sparkcache.node.plan_progress import PlanProgress
 
 
 def told(world: World) -> dict[str, Any]:
     peer = FakePeer()
-    world.service.ask_status(peer)
+    world.service.get_status(peer)
     ((message, _),) = peer.sent
-    assert isinstance(message, Status)
+    assert isinstance(message, StatusReply)
     told: dict[str, Any] = json.loads(message.json)
     return told
 

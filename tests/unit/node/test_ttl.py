@@ -7,7 +7,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from node_world import CONFIG, SIZE, FakePeer, World, key, plan, stretch
+from node_world import CONFIG, SIZE, FakePeer, World, key, plan, run_slice
 from ttl_cases import DUAL_TTL, Steps
 
 from sparkcache.cache import Ttl
@@ -49,7 +49,7 @@ def play(world: World, steps: Steps) -> None:
             case "peek":
                 assert world.service.is_held(key(1))
             case "list":
-                world.service.ask(FakePeer())
+                world.service.get_metrics(FakePeer())
                 assert world.service.metrics().runs > 0
             case "near":
                 reader = world.of(0, 2)
@@ -223,7 +223,7 @@ def many(config: CacheConfig = CONFIG) -> World:
     """A world at 0 s that holds so many runs."""
     world = World(config, now_s=0.0)
     world.loader()
-    world.read(world.reader(stretch(0, 0, MANY, runs=MANY)))
+    world.read(world.reader(run_slice(0, 0, MANY, runs=MANY)))
     for reader in list(world.readers):
         reader.leave()
     assert len(world.open_fds) == MANY
@@ -293,15 +293,15 @@ def test_what_is_overdue_goes_before_what_is_not_where_room_is_needed() -> None:
     )
     world.loader()
     for entry in (0, 1, 2):
-        world.read(world.reader(stretch(entry + 1, 0, 1)))
+        world.read(world.reader(run_slice(entry + 1, 0, 1)))
     readers = list(world.readers)
     for reader in readers:
         reader.leave()
     world.now_s = 9
-    world.read(world.reader(stretch(1, 0, 1)))  # the first in the order of removal
+    world.read(world.reader(run_slice(1, 0, 1)))  # the first in the order of removal
     world.now_s = 12
-    world.read(world.reader(stretch(4, 0, 1)))
-    world.read(world.reader(stretch(5, 0, 1)))
+    world.read(world.reader(run_slice(4, 0, 1)))
+    world.read(world.reader(run_slice(5, 0, 1)))
     assert world.service.is_held(key(0, 1))
     counted = world.service.metrics()
     assert (counted.evicted_by_ttl, counted.evicted_by_size) == (1, 0)

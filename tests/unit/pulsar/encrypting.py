@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sparkcache.model import Loss
-    from sparkcache_pulsar.encryption.given import Decryption
+    from sparkcache_pulsar.encryption.options import Decryption
 
 CONNECTOR = PulsarConnector()
 WITH_KEY = {"privateKey": str(PRIVATE_KEY)}

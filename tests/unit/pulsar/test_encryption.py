@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
-from sparkcache_pulsar.encryption.given import Decryption
+from sparkcache_pulsar.encryption.options import Decryption
 from sparkcache_pulsar.encryption.private_keys import open_data_key
 from sparkcache_pulsar.testing import Codec, Entry, Message, bytes_field, varint_field
 

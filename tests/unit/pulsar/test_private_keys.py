@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from sparkcache.errors import ConfigError, SourceError
 from sparkcache_pulsar.encryption.ecies import unseal
-from sparkcache_pulsar.encryption.given import Decryption
+from sparkcache_pulsar.encryption.options import Decryption
 from sparkcache_pulsar.encryption.private_keys import KeyFile
 
 from .encrypting import (

@@ -10,7 +10,7 @@ from effort import tries
 from hypothesis import given, settings
 
 from sparkcache.model import Extent, Run
-from sparkcache_rocketmq.extents import Span, runs
+from sparkcache_rocketmq.extents import OffsetSpan, runs
 from sparkcache_rocketmq.queue_index import Item
 from sparkcache_rocketmq.testing import Message
 
@@ -63,7 +63,7 @@ def test_runs_have_each_offset_once(
     ],
 )
 def test_the_middle_of_a_span(first: int, last: int, middle: int) -> None:
-    assert Span(first, last, 0, 1).middle() == middle
+    assert OffsetSpan(first, last, 0, 1).middle() == middle
 
 
 @pytest.mark.parametrize(
@@ -80,9 +80,9 @@ def test_the_middle_of_a_span(first: int, last: int, middle: int) -> None:
 def test_items_that_cannot_be_right_do_not_cut(
     before: Item | None, behind: Item | None
 ) -> None:
-    assert Span(0, 9, 0, 100).halves(before, behind) == ()
-    whole = Span(0, 9, 0, 100).halves(Item(40, 10), Item(50, 10))
-    assert whole == (Span(0, 7, 0, 50), Span(8, 9, 50, 100))
+    assert OffsetSpan(0, 9, 0, 100).halves(before, behind) == ()
+    whole = OffsetSpan(0, 9, 0, 100).halves(Item(40, 10), Item(50, 10))
+    assert whole == (OffsetSpan(0, 7, 0, 50), OffsetSpan(8, 9, 50, 100))
 
 
 def test_extents_are_halves_of_halves() -> None:

@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from sparkcache.consumers import Consumer
+from sparkcache.demand import Consumer
 from sparkcache.model import Position
-from sparkcache.source.partitions import wanted
+from sparkcache.source.batch.partitions import wanted
 from sparkcache_rocketmq.testing import Layout, Message
 
 from .stores import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sparkcache.consumers import Consumer, Located, Plan, Reader
+from sparkcache.demand import Consumer, ExtentOffset, Plan, ReaderIdentity
 from sparkcache.model import Ledger, ObjectId, Position, ReadToken, Run, RunKey
 from sparkcache.trace import Begin, Close, Open, Over, Read, Sizes, Take, Trace
 
@@ -38,13 +38,13 @@ def scans(
     plan_ids = ("p",) if count else ()
     if count:
         trace.events.append((0.0, Begin(Plan("p", (consumer,) * count))))
-    extent = Located(0, 0, runs - 1, 0.0, runs)
+    extent = ExtentOffset(0, 0, runs - 1, 0.0, runs)
     at = dict.fromkeys(scanning, 0)
     now_s = 0.0
     for scan in order:
         now_s += step_s
         if at[scan] == 0:
-            reader = Reader(ReadToken(scan, 0), "s", consumer, float(runs))
+            reader = ReaderIdentity(ReadToken(scan, 0), "s", consumer, float(runs))
             begin, end = Position(0, 0), Position(0, runs)
             trace.events.append(
                 (now_s, Open(scan, reader, plan_ids, (extent,), begin, end))

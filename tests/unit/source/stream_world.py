@@ -10,10 +10,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from sparkcache import connector as connectors
 from sparkcache.config import CacheConfig
 from sparkcache.model import Position
+from sparkcache.source.batch.partitions import run_slice
+from sparkcache.source.batch.task_reader import TaskReader
 from sparkcache.source.options import ScanOptions
-from sparkcache.source.partitions import stretch
-from sparkcache.source.stream_reader import StreamReader
-from sparkcache.source.topic_reader import TopicReader
+from sparkcache.source.streaming.stream_reader import StreamReader
 from sparkcache_pulsar.testing import Entry, Message, ledger_objects, write_directory
 
 if TYPE_CHECKING:
@@ -44,8 +44,8 @@ class World:
     def reader(self, **options: Any) -> StreamReader:
         given = {"path": str(self.directory), "topic": TOPIC, "pollInterval": "0s"}
         scan = ScanOptions.parse({**given, "runBytes": "1k", **options})
-        config = CacheConfig.resolve(options=scan.given)
-        return StreamReader(scan, config, TopicReader(scan, [], None))
+        config = CacheConfig.resolve(options=scan.raw)
+        return StreamReader(scan, config, TaskReader(scan, [], None))
 
 
 def entries(reader: StreamReader, start: Any, end: Any) -> list[tuple[int, int]]:
@@ -59,7 +59,7 @@ def entries(reader: StreamReader, start: Any, end: Any) -> list[tuple[int, int]]
         assert consumer.end is not None
         for piece in part.pieces:
             runs = connector.runs(piece.extent, reader.config.run_bytes)
-            read = stretch(piece, runs, consumer)
+            read = run_slice(piece, runs, consumer)
             for run in read.runs[read.start : read.stop] if read else ():
                 places = (
                     Position(piece.ledger.id, entry)

@@ -9,7 +9,7 @@ import pytest
 
 from sparkcache.connector import ENTRY_POINT_GROUP, TableConnector, find
 from sparkcache.source.datasource import SparkCacheSource
-from sparkcache.source.stream_reader import StreamReader
+from sparkcache.source.streaming.stream_reader import StreamReader
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql.connect.client import SparkConnectClient
 from pyspark.sql.connect.proto import PipelineCommand
 
-from sparkcache.source.flows import is_refreshed, under_plan
+from sparkcache.source.planning.flows import is_refreshed, under_plan
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sparkcache.config import CacheConfig
-from sparkcache.consumers import Consumer
-from sparkcache.fetch import Scan, Stretch
+from sparkcache.demand import Consumer
+from sparkcache.fetch import RunSlice, Scan
 from sparkcache.model import ReadToken, placed
-from sparkcache.source.neighbours import Neighbours
+from sparkcache.source.batch.extent_index import ExtentIndex
+from sparkcache.source.batch.surrounding_runs import SurroundingRuns
 from sparkcache.source.settings import TaskSettings
-from sparkcache.source.topic_map import TopicMap
 from sparkcache.storage import Traffic, open_storage
 from sparkcache_pulsar import PulsarConnector
 from sparkcache_pulsar.testing import Entry, Message, ledger_objects, write_directory
@@ -26,7 +26,7 @@ RUNS = 9
 
 
 @pytest.fixture
-def neighbours(tmp_path: Path) -> Neighbours:
+def surrounding(tmp_path: Path) -> SurroundingRuns:
     """Of a task that reads the run in the middle."""
     connector, root = PulsarConnector(), tmp_path.as_uri()
     entry = Entry((Message(b"x" * 2_000),)).encode()
@@ -37,9 +37,9 @@ def neighbours(tmp_path: Path) -> Neighbours:
     (ledger, (extent,)) = ledgers[0].ledger, ledgers[0].extents
     runs = tuple(connector.runs(extent, config.run_bytes))
     assert len(runs) == RUNS
-    middle = Stretch(ledger, extent, runs, RUNS // 2, RUNS // 2 + 1)
-    return Neighbours(
-        TopicMap(ledgers),
+    middle = RunSlice(ledger, extent, runs, RUNS // 2, RUNS // 2 + 1)
+    return SurroundingRuns(
+        ExtentIndex(ledgers),
         Scan(root, config, (middle,)),
         Consumer(placed(TOPIC, root)),
         TaskSettings(ReadToken(0, 0), 0, config, ()),
@@ -47,25 +47,25 @@ def neighbours(tmp_path: Path) -> Neighbours:
     )
 
 
-def test_runs_behind_in_order(neighbours: Neighbours) -> None:
-    (middle,) = neighbours.scan.keys()
-    found = [key.run.first for key, _ in neighbours.behind(middle)]
+def test_runs_behind_in_order(surrounding: SurroundingRuns) -> None:
+    (middle,) = surrounding.scan.keys()
+    found = [key.run.first for key, _ in surrounding.behind(middle)]
     assert found == [5, 6, 7, 8]
 
 
-def test_runs_before_in_groups_that_grow(neighbours: Neighbours) -> None:
+def test_runs_before_in_groups_that_grow(surrounding: SurroundingRuns) -> None:
     found = [
         [run.batches[0]["__entryId"][0].as_py() for run in group]
-        for group in neighbours.before()
+        for group in surrounding.before()
     ]
     assert found == [[3], [1, 2], [0]]
 
 
-def test_what_was_read_is_not_held_meanwhile(neighbours: Neighbours) -> None:
-    (middle,) = neighbours.scan.keys()
-    behind = neighbours.behind(middle)
+def test_what_was_read_is_not_held_meanwhile(surrounding: SurroundingRuns) -> None:
+    (middle,) = surrounding.scan.keys()
+    behind = surrounding.behind(middle)
     behind_batch = weakref.ref(next(behind)[1].batches[0])
-    group = next(neighbours.before())
+    group = next(surrounding.before())
     before_batch = weakref.ref(next(group).batches[0])
     assert behind_batch() is None
     assert before_batch() is None

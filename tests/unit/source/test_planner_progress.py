@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from sparkcache.progress import Step, steps, told_to
-from sparkcache.source import planner_progress
-from sparkcache.source.planner_progress import Listener, told
+from sparkcache.source.driver import planner_progress
+from sparkcache.source.driver.planner_progress import Listener, told
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -203,7 +203,7 @@ def test_the_directory_ends_with_the_interpreter() -> None:
     master, terminal = os.openpty()
     try:
         program = (
-            "from sparkcache.source.planner_progress import listen_once\n"
+            "from sparkcache.source.driver.planner_progress import listen_once\n"
             "first = listen_once()\n"
             "assert first == listen_once()\n"
             "import os; print(oct(os.stat(first).st_mode & 0o777), first)\n"

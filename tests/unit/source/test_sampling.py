@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from stream_world import MESSAGES, TOPIC
 
 from sparkcache.config import CacheConfig
-from sparkcache.source.available import Available
-from sparkcache.source.sampling import RowSamples
+from sparkcache.source.streaming.sampling import RowSamples
+from sparkcache.source.streaming.snapshot_view import SnapshotView
 from sparkcache.storage import Traffic, open_storage
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ def test_extents_are_looked_into_once_until_many_others_were(world: World) -> No
         world.offload(ledger, 2)
     traffic = Traffic()
     storage = open_storage(f"file://{world.directory}", CacheConfig(), traffic)
-    found = Available.find(world.reader().scan, storage, ()).snapshots[TOPIC]
+    found = SnapshotView.find(world.reader().scan, storage, ()).snapshots[TOPIC]
     first, second, third = [
         (of.ledger, extent) for of in found.ledgers for extent in of.extents
     ]

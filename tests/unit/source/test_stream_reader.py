@@ -13,9 +13,9 @@ from stream_world import ALL, MESSAGES, TOPIC, World, all_of, batches, entries
 from sparkcache import connector as connectors
 from sparkcache.errors import ConfigError, SourceError
 from sparkcache.model import Position
-from sparkcache.source import stream_offsets
 from sparkcache.source.datasource import SparkCacheSource
 from sparkcache.source.options import ScanOptions
+from sparkcache.source.streaming import stream_offsets
 
 
 def test_all_there_is_in_one_batch(world: World) -> None:
@@ -253,19 +253,25 @@ def test_a_ledger_that_was_seen_and_not_begun_is_not_lost_in_silence(
 
 
 def test_ledgers_whose_beginning_has_expired() -> None:
-    queues = [stream_offsets.Span(0, 500, 900), stream_offsets.Span(1, 300, 400)]
+    queues = [
+        stream_offsets.EntrySpan(0, 500, 900),
+        stream_offsets.EntrySpan(1, 300, 400),
+    ]
     begin = stream_offsets.beginning(None, queues)
     assert stream_offsets.lost(begin, queues, "queue") == []
-    first = [stream_offsets.Span(0, 500, 600)]
+    first = [stream_offsets.EntrySpan(0, 500, 600)]
     end = stream_offsets.advanced(begin, queues, first)
     read = stream_offsets.between(begin, end)
     assert stream_offsets.joined(read, queues) == [(Position(0, 500), Position(0, 600))]
     assert stream_offsets.unread(end, queues) == [
-        stream_offsets.Span(0, 600, 900),
-        stream_offsets.Span(1, 300, 400),
+        stream_offsets.EntrySpan(0, 600, 900),
+        stream_offsets.EntrySpan(1, 300, 400),
     ]
     assert stream_offsets.lost(end, queues, "queue") == []
-    gone = [stream_offsets.Span(0, 500, 900), stream_offsets.Span(1, 350, 400)]
+    gone = [
+        stream_offsets.EntrySpan(0, 500, 900),
+        stream_offsets.EntrySpan(1, 350, 400),
+    ]
     (loss,) = stream_offsets.lost(end, gone, "queue")
     assert (loss.ledger, loss.first, loss.last) == (1, 300, 349)
 

@@ -11,7 +11,7 @@ from stream_world import ALL, TOPIC, World, all_of, batches, entries
 from sparkcache.errors import ConfigError, SourceError
 
 if TYPE_CHECKING:
-    from sparkcache.source.stream_reader import StreamReader
+    from sparkcache.source.streaming.stream_reader import StreamReader
 
 BILLS = "persistent://shop/eu/bills"
 BOTH = {"topic": "", "topics": f"{TOPIC},{BILLS}"}

@@ -13,9 +13,9 @@ from sparkcache import connector as connectors
 from sparkcache.config import CacheConfig
 from sparkcache.connector import LedgerMap
 from sparkcache.model import Extent, Ledger, ObjectId
+from sparkcache.source.batch.extent_index import ExtentIndex
+from sparkcache.source.batch.partitions import extent_offsets
 from sparkcache.source.datasource import SparkCacheSource
-from sparkcache.source.partitions import located
-from sparkcache.source.topic_map import TopicMap
 from sparkcache.storage import Traffic, open_storage
 from sparkcache_pulsar.records import OneRun
 from sparkcache_pulsar.testing import Entry, Message, ledger_objects, write_directory
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 def test_all_extents_of_a_topic(tmp_path: Path) -> None:
     ledgers = tuple(_ledgers(tmp_path))
-    told = TopicMap.told(connectors.find("pulsar"), ledgers)
+    told = ExtentIndex.told(connectors.find("pulsar"), ledgers)
     extents = pickle.loads(pickle.dumps(told)).extents()
-    assert extents == list(located(ledgers))
+    assert extents == list(extent_offsets(ledgers))
     assert len(extents) > 3 * len(ledgers)
 
 
@@ -56,8 +56,8 @@ def test_extents_of_every_kind() -> None:
         LedgerMap(Ledger("pulsar", "bucket#t", number, object_), of)
         for number, of in enumerate(extents)
     ]
-    assert TopicMap(ledgers).extents() == list(located(ledgers))
-    assert TopicMap([]).extents() == []
+    assert ExtentIndex(ledgers).extents() == list(extent_offsets(ledgers))
+    assert ExtentIndex([]).extents() == []
 
 
 def test_an_extent_takes_a_few_bytes() -> None:
@@ -68,7 +68,7 @@ def test_an_extent_takes_a_few_bytes() -> None:
         extents.append(Extent(first, first + count - 1, offset, size))
         first, offset = first + count, offset + size
     ledger = Ledger("pulsar", "bucket#t", 3, ObjectId("s3://bucket/a", offset, "1"))
-    told = TopicMap([LedgerMap(ledger, tuple(extents))])
+    told = ExtentIndex([LedgerMap(ledger, tuple(extents))])
     assert len(pickle.dumps(told)) < 5 * len(extents)
 
 

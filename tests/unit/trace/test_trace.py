@@ -6,7 +6,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from sparkcache.consumers import Consumer, Located, Plan, Reader
+from sparkcache.demand import Consumer, ExtentOffset, Plan, ReaderIdentity
 from sparkcache.errors import ConfigError
 from sparkcache.model import Ledger, ObjectId, Position, ReadToken, Run, RunKey
 from sparkcache.trace import (
@@ -35,9 +35,11 @@ def key(first: int, number: int = 0) -> RunKey:
 def opened(task: int, *plan_ids: str, consumer: Consumer | None = None) -> Open:
     return Open(
         task,
-        Reader(ReadToken(3, task, 1), "scan", consumer or Consumer(TOPIC), 900.0),
+        ReaderIdentity(
+            ReadToken(3, task, 1), "scan", consumer or Consumer(TOPIC), 900.0
+        ),
         plan_ids,
-        (Located(7, 0, 99, 0.0, 500), Located(7, 100, 199, 500.0, 400)),
+        (ExtentOffset(7, 0, 99, 0.0, 500), ExtentOffset(7, 100, 199, 500.0, 400)),
         Position(7, 0),
         Position(7, 200),
     )
@@ -138,7 +140,7 @@ def test_versions_of_a_ledger_stay_apart() -> None:
 
 @given(st.lists(st.integers(0, 40), min_size=1, unique=True).map(sorted))
 def test_ranges_of_extents_are_read_back(numbers: list[int]) -> None:
-    extents = [Located(1, 10 * n, 10 * n + 9, 100.0 * n, 100) for n in range(41)]
+    extents = [ExtentOffset(1, 10 * n, 10 * n + 9, 100.0 * n, 100) for n in range(41)]
     all_of_them = opened(0)
     lines: list[str] = []
     writer = TraceWriter(lines.append)

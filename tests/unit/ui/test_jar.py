@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import sparkcache
-from sparkcache.source.given_conf import given
+from sparkcache.source.driver.builder_conf import conf_value
 from sparkcache.ui import jar
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def test_the_file_of_defaults_is_read(
     monkeypatch.setattr(SparkContext, "_gateway", None)
     monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
     (tmp_path / "spark-defaults.conf").write_text(f"\nspark.app.name x\n{line}\n")
-    assert given(SparkSession.Builder(), "spark.jars") == value
+    assert conf_value(SparkSession.Builder(), "spark.jars") == value
 
 
 def test_without_a_file_nothing_is_given(
@@ -97,4 +97,4 @@ def test_without_a_file_nothing_is_given(
 
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path / "nowhere"))
     monkeypatch.setattr(SparkContext, "_gateway", None)
-    assert given(SparkSession.Builder(), "spark.jars") == ""
+    assert conf_value(SparkSession.Builder(), "spark.jars") == ""

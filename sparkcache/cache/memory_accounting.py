@@ -1,0 +1,145 @@
+"""What is held, in bytes and in runs: the other half of a hard limit.
+
+Memory belongs to a run from before it is loaded until its last reader has let go of
+it, so three sums make up what is held:
+
+    reserved    about to be created
+    kept        look-ups find it
+    lent        look-ups do not, but readers still map it
+
+Of what is kept, the pinned part is told apart: removing it would free nothing.
+
+Source: Pulsar's wrappers charge an entry until it is evicted (PIP-430). Different here:
+until it is released, because that is when the kernel gets its pages back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sparkcache.cache.cached_run import Residency
+
+if TYPE_CHECKING:
+    from sparkcache.cache.cached_run import CachedRun
+
+
+@dataclass(slots=True)
+class Sum:
+    """So many runs, of so many bytes together."""
+
+    bytes: int = 0
+    runs: int = 0
+
+    def add(self, size_bytes: int) -> None:
+        """Count one run more."""
+        self.bytes += size_bytes
+        self.runs += 1
+
+    def take(self, size_bytes: int) -> None:
+        """Count one run less."""
+        self.bytes -= size_bytes
+        self.runs -= 1
+
+
+class MemoryAccounting:
+    """Moves runs from sum to sum; what is held changes at the two ends only."""
+
+    def __init__(self) -> None:
+        self.held = Sum()
+        self.reserved = Sum()
+        self.kept = Sum()
+        self.lent = Sum()
+        self.pinned = Sum()
+        self._reservations: dict[int, int] = {}  # how many, by size
+
+    def __repr__(self) -> str:
+        return (
+            f"<{self.held.bytes} bytes: {self.kept.bytes} kept, "
+            f"{self.reserved.bytes} reserved, {self.lent.bytes} lent>"
+        )
+
+    def could_fit(self, size_bytes: int, max_bytes: int, max_runs: int) -> bool:
+        """Whether a run fits once everything that can be evicted is evicted."""
+        held, kept, pinned = self.held, self.kept, self.pinned
+        return (
+            held.bytes - kept.bytes + pinned.bytes + size_bytes <= max_bytes
+            and held.runs - kept.runs + pinned.runs + 1 <= max_runs
+        )
+
+    def reserve(self, size_bytes: int) -> None:
+        """Charge a run that is about to be created."""
+        self._reservations[size_bytes] = self._reservations.get(size_bytes, 0) + 1
+        self.reserved.add(size_bytes)
+        self.held.add(size_bytes)
+
+    def unreserve(self, size_bytes: int) -> None:
+        """Give a reservation back."""
+        self._take_reservation(size_bytes)
+        self.held.take(size_bytes)
+
+    def keep(self, run: CachedRun[Any]) -> None:
+        """Turn a reservation into a run that is kept."""
+        self._take_reservation(run.size_bytes)
+        self.kept.add(run.size_bytes)
+        run.place = Residency.KEPT
+
+    def drop(self, run: CachedRun[Any]) -> None:
+        """Keep a run no more: it is lent while readers map it, or gone."""
+        self.kept.take(run.size_bytes)
+        if run.pins:
+            self.pinned.take(run.size_bytes)
+            self.lent.add(run.size_bytes)
+            run.place = Residency.LENT
+        else:
+            self.held.take(run.size_bytes)
+            run.place = Residency.GONE
+
+    def pin(self, run: CachedRun[Any]) -> None:
+        """Note a reader more."""
+        if run.place is Residency.GONE:
+            raise ValueError(f"{run!r} cannot be pinned: nothing holds its bytes")
+        run.pins += 1
+        if run.pins == 1 and run.place is Residency.KEPT:
+            self.pinned.add(run.size_bytes)
+
+    def unpin(self, run: CachedRun[Any]) -> bool:
+        """Note a reader less; returns whether the run is gone with it."""
+        if not run.pins:
+            raise ValueError(f"{run!r} cannot be unpinned: it has no pin")
+        run.pins -= 1
+        if run.pins:
+            return False
+        if run.place is Residency.KEPT:
+            self.pinned.take(run.size_bytes)
+            return False
+        self.lent.take(run.size_bytes)
+        self.held.take(run.size_bytes)
+        run.place = Residency.GONE
+        return True
+
+    def check(self) -> None:
+        """Assert the invariants. For tests."""
+        parts = (self.reserved, self.kept, self.lent)
+        assert self.held.bytes == sum(part.bytes for part in parts)
+        assert self.held.runs == sum(part.runs for part in parts)
+        for part in (*parts, self.pinned):
+            assert part.bytes >= part.runs >= 0
+        sizes = self._reservations
+        assert self.reserved.runs == sum(sizes.values())
+        assert self.reserved.bytes == sum(size * sizes[size] for size in sizes)
+        assert self.pinned.bytes <= self.kept.bytes
+        assert self.pinned.runs <= self.kept.runs
+
+    def _take_reservation(self, size_bytes: int) -> None:
+        left = self._reservations.get(size_bytes, 0) - 1
+        if left < 0:
+            raise ValueError(
+                f"no reservation of {size_bytes} bytes among {self.reserved.runs} of "
+                f"{self.reserved.bytes} bytes together: use the size given to reserve()"
+            )
+        if left:
+            self._reservations[size_bytes] = left
+        else:
+            del self._reservations[size_bytes]
+        self.reserved.take(size_bytes)

@@ -1,0 +1,1 @@
+"""Batch scans: how topics are cut into Spark partitions, and how a task reads one."""

@@ -1,0 +1,111 @@
+"""What a task does with its partition, of a batch or of a stream."""
+
+from __future__ import annotations
+
+import gc
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from pyspark import TaskContext
+
+from sparkcache import connector as connectors
+from sparkcache.config import CacheConfig
+from sparkcache.demand import ReaderIdentity
+from sparkcache.fetch import RunSlice, Scan
+from sparkcache.source import settings
+from sparkcache.source.batch.partitions import run_slice
+from sparkcache.source.batch.row_filter import RowFilter
+from sparkcache.source.batch.surrounding_runs import SurroundingRuns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+    from sparkcache.demand import Plan
+    from sparkcache.source.batch.extent_index import ExtentIndex
+    from sparkcache.source.batch.partitions import Piece
+    from sparkcache.source.batch.scan_partition import ScanPartition
+    from sparkcache.source.driver.broadcast import BroadcastRef
+    from sparkcache.source.options import ScanOptions
+
+
+@dataclass(frozen=True)
+class TaskReader:
+    """Reads partitions of a scan, in tasks.
+
+    Attributes:
+        scan: What was asked for.
+        columns: Those that are wanted, in order.
+        installed: The configuration that was shipped, if one was.
+
+    """
+
+    scan: ScanOptions
+    columns: list[str]
+    installed: BroadcastRef[CacheConfig] | None
+
+    def read(
+        self, partition: ScanPartition, topic: ExtentIndex, stream: Plan | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the record batches of a partition of a topic, for a stream if need be.
+
+        A stream does not come back to messages of which it is not known yet whether
+        they are any. So to leave them out is a loss then; without it the batch fails,
+        until they are known.
+        """
+        from sparkcache.node.client import read_scan
+
+        _freeze_once()
+        context = TaskContext.get()
+        assert context is not None
+        base = None if self.installed is None else self.installed.value
+        task = settings.of_task(context, partition.part, base)
+        config = CacheConfig.resolve(options=self.scan.raw, base=task.config)
+        connector = connectors.find(self.scan.connector)
+        consumer = partition.consumer
+
+        def stretch_of(piece: Piece) -> RunSlice | None:
+            runs = connector.runs(piece.extent, config.run_bytes)
+            return run_slice(piece, runs, consumer)
+
+        slices = tuple(filter(None, map(stretch_of, partition.pieces)))
+        following = enumerate(map(stretch_of, partition.following), partition.part + 1)
+        scan = Scan(self.scan.root, config, slices)
+        of_node = replace(task.config, enabled=config.enabled)
+        runs = read_scan(
+            scan,
+            reader=ReaderIdentity(task.token, partition.scan, consumer, partition.end),
+            epoch=task.epoch,
+            settings=of_node,
+            plans=task.plans_of(stream),
+            following=tuple((part, first) for part, first in following if first),
+            group=connector.group(consumer.topic),
+        )
+        resolver = connector.resolver(
+            self.scan.decoding,
+            self.scan.raw,
+            SurroundingRuns(topic, scan, consumer, task, of_node),
+        )
+        rows = RowFilter(self.scan, consumer, self.columns)
+        fail = self.scan.fail_on_data_loss
+        for key, run in zip(scan.keys(), runs, strict=True):
+            resolved = resolver.resolve(key, run)
+            settings.report(resolved.losses, consumer, fail=fail)
+            if stream is not None:
+                settings.report(resolved.undecided, consumer, fail=fail)
+            if resolved is not run:
+                run.batches.clear()
+            while resolved.batches:
+                yield from rows.of(resolved.batches.pop(0))
+
+
+_is_frozen = False
+
+
+def _freeze_once() -> None:
+    """Spare this worker's imports the collection that Spark makes after each task."""
+    global _is_frozen
+    if not _is_frozen:
+        gc.freeze()
+        _is_frozen = True

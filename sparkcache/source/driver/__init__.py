@@ -1,0 +1,1 @@
+"""What runs in the driver: the session, statistics, the tab, and RPC to the nodes."""

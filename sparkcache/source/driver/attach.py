@@ -1,0 +1,127 @@
+"""The tab in the UI of a session that runs already, and has no plugin."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from sparkcache import ui
+from sparkcache.errors import ConfigError
+from sparkcache.source.driver.node_rpc import node_statuses
+
+if TYPE_CHECKING:
+    from py4j.java_gateway import JavaObject
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+_PLOTTED = (
+    "cache.gets",
+    "cache.gets.hit",
+    "cache.held.bytes",
+    "storage.gets.saved",
+    "storage.saved.bytes",
+)
+_LOOKING_S = 10.0
+_MOST_POINTS = 400
+
+_log = logging.getLogger(__name__)
+
+
+def attach_ui(spark: SparkSession, every_s: float = 2.0) -> AttachedTab:
+    """Add the tab to the UI of a session that was not prepared by `configure`.
+
+    Spark compiles it, which takes about a second. Without the plugin a small job asks
+    the executors, as long as somebody looks at the page; nothing is in the event log.
+
+    Args:
+        spark: The session. Raises ConfigError if it has no UI, or has the tab.
+        every_s: How often to ask.
+
+    """
+    context = spark.sparkContext
+    java_ui = context._jsc.sc().ui()
+    if not java_ui.isDefined():
+        raise ConfigError("attach_ui(): this session has no UI, spark.ui.enabled=false")
+    tabs = java_ui.get().getTabs()
+    if any(tabs.apply(at).prefix() == "sparkcache" for at in range(tabs.size())):
+        raise ConfigError("attach_ui(): the UI of this session has the tab already")
+    return AttachedTab(spark, _compiled(context, java_ui.get()), every_s)
+
+
+class AttachedTab:
+    """A tab that this process keeps up to date, until the session ends."""
+
+    def __init__(self, spark: SparkSession, tab: JavaObject, every_s: float) -> None:
+        self._spark = spark
+        self._tab = tab
+        self._every_s = every_s
+        self._points: list[list[float]] = []
+        self._is_over = threading.Event()
+        self.refresh()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+
+    def __repr__(self) -> str:
+        return f"AttachedTab({self._spark.sparkContext.uiWebUrl}/sparkcache/)"
+
+    def refresh(self) -> None:
+        """Ask the executors now."""
+        statuses = [
+            {"executor": _executor(name), "is_gone": False, **json.loads(status)}
+            for name, status in sorted(node_statuses(self._spark))
+        ]
+        sums = [
+            float(sum(status["metrics"][name] for status in statuses))
+            for name in _PLOTTED
+        ]
+        self._points.append([time.time() * 1000, *sums])
+        if len(self._points) > _MOST_POINTS:
+            del self._points[1:-1:2]
+        told = {"executors": statuses, "plotted": _PLOTTED, "points": self._points}
+        self._tab.update(json.dumps(told))
+
+    def close(self) -> None:
+        """Ask no more; the tab stays as it is."""
+        self._is_over.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._is_over.wait(self._every_s):
+            try:
+                if time.time() - self._tab.askedMs() / 1000 < _LOOKING_S:
+                    self.refresh()
+            except (Py4JError, PySparkException, OSError) as error:
+                _log.info("the tab is no longer kept up to date: %s", type(error))
+                return
+
+
+def _executor(directory: str) -> str:
+    """Return what tells executors apart: Spark's own ids are not known in tasks."""
+    return Path(directory).parent.name[:17]
+
+
+def _compiled(context: SparkContext, java_ui: JavaObject) -> JavaObject:
+    """Return the tab, which is attached then."""
+    jvm: Any = context._jvm
+    gateway: Any = context._gateway
+    directory = Path(ui.__file__).parent
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    compiler = jvm.org.codehaus.janino.SimpleCompiler()
+    compiler.setParentClassLoader(loader)
+    compiler.cook((directory / "java" / "SparkCacheTab.java").read_text("utf-8"))
+    found = compiler.getClassLoader().loadClass(
+        "org.apache.spark.sparkcache.SparkCacheTab"
+    )
+    arguments = gateway.new_array(jvm.java.lang.Object, 2)
+    arguments[0] = java_ui
+    tab = found.getConstructors()[0].newInstance(arguments)
+    tab.setPage((directory / "page.html").read_text("utf-8"))
+    java_ui.attachTab(tab)
+    return tab

@@ -1,0 +1,138 @@
+"""How far a query's planner has come: it is a process of Spark's, and sees no terminal.
+
+    user's process    listen_once()    a thread draws what planners tell
+    planner           told(directory)  tells it, through a socket in that directory
+
+A planner that tells is one connection, a step is one packet. A planner never waits
+for whom it tells: what cannot be sent at once is the end of telling.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import shutil
+import socket
+import tempfile
+import threading
+from contextlib import closing, contextmanager, nullcontext
+from functools import cache
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from sparkcache.progress import Step, told_to
+from sparkcache.source.driver.progress_bar import ProgressBar, can_draw
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+
+    from sparkcache.progress import Display
+
+_PACKET_BYTES = 1 << 16
+_NAME = "progress.sock"
+
+_log = logging.getLogger(__name__)
+
+
+def listen_once() -> str | None:
+    """Return the directory that planners are to be told; None if nobody would see it.
+
+    The first time, a thread begins to draw. It ends with this process, the directory
+    too.
+    """
+    return _listening() if can_draw() else None
+
+
+def told(directory: str | None) -> AbstractContextManager[None]:
+    """Tell the user's process how far this thread has come within the block."""
+    if directory is None:
+        return nullcontext()
+    return told_to(lambda: _Sender(directory))
+
+
+@cache
+def _listening() -> str | None:
+    try:
+        directory = tempfile.mkdtemp(prefix="sparkcache-")
+        atexit.register(shutil.rmtree, directory, ignore_errors=True)
+        listener = Listener(directory, ProgressBar)
+    except OSError as error:
+        _log.debug("progress of planners is not shown: %r", error)
+        return None
+    threading.Thread(
+        target=listener.serve, name="sparkcache-progress", daemon=True
+    ).start()
+    return directory
+
+
+class Listener:
+    """Shows what planners tell, one planner after another."""
+
+    def __init__(self, directory: str, open_display: Callable[[], Display]) -> None:
+        self._open_display = open_display
+        self._directory = directory
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            with _short_path(directory) as path:
+                self._socket.bind(path)
+            self._socket.listen()
+        except BaseException:
+            self._socket.close()
+            raise
+
+    def __repr__(self) -> str:
+        return f"Listener({self._directory})"
+
+    def serve(self) -> None:
+        """Show until closed."""
+        while True:
+            try:
+                planner, _ = self._socket.accept()
+            except OSError:
+                return
+            with planner:
+                try:
+                    self._show(planner)
+                except Exception as error:
+                    _log.debug("progress of a planner is not shown: %r", error)
+
+    def close(self) -> None:
+        """Have `serve` return."""
+        self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+
+    def _show(self, planner: socket.socket) -> None:
+        with closing(self._open_display()) as display:
+            while packet := planner.recv(_PACKET_BYTES):
+                display.show(msgspec.json.decode(packet, type=Step))
+
+
+class _Sender:
+    def __init__(self, directory: str) -> None:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket.setblocking(False)
+        try:
+            with _short_path(directory) as path:
+                self._socket.connect(path)
+        except BaseException:
+            self._socket.close()
+            raise
+
+    def show(self, step: Step) -> None:
+        self._socket.send(msgspec.json.encode(step))
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+@contextmanager
+def _short_path(directory: str) -> Iterator[str]:
+    """Yield a path of the socket of less than the 108 bytes that one may have."""
+    fd = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{fd}/{_NAME}"
+    finally:
+        os.close(fd)

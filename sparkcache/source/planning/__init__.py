@@ -1,0 +1,1 @@
+"""Planned consumers: which scans DataFrames and pipeline flows will make."""

@@ -1,0 +1,1 @@
+"""`readStream`: offsets, batches, rate limits, and what nodes learn of a query."""

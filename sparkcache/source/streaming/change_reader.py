@@ -1,0 +1,199 @@
+"""`spark.readStream` of a table.
+
+Which ledgers are new, and in what order, its change log says. Each is read whole, and a
+batch is some that follow on one another: from a mark in the log to another.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from threading import Event
+from typing import TYPE_CHECKING
+
+from sparkcache import connector as connectors
+from sparkcache.connector import Snapshot, TableConnector
+from sparkcache.demand import Consumer
+from sparkcache.errors import ConfigError
+from sparkcache.model import Position, placed
+from sparkcache.source.batch.extent_index import ExtentIndex
+from sparkcache.source.batch.scan_partition import cut
+from sparkcache.source.streaming import change_offsets
+from sparkcache.source.streaming.batches import BatchReader, StreamPartition, packed
+from sparkcache.source.streaming.stream_plan import StreamPlan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from pyspark.sql.streaming.datasource import ReadLimit
+
+    from sparkcache.connector import Change, ChangeLog, Changes, Mark
+    from sparkcache.source.streaming.change_offsets import Offset
+    from sparkcache.source.streaming.rate_limit import Limit
+
+
+@dataclass
+class ChangeReader(BatchReader):
+    """Plans batches of a table, in one process of the driver."""
+
+    _target: Mark | None = None
+    _initial: Offset | None = None
+    _begin: Mark | None = None
+    _since: Mark | None = None
+    _highest: Position | None = None
+    _known: list[Change] = field(default_factory=list)
+    _rest: Changes | None = None  # what is behind those known
+    _is_idle: bool = False
+    _plan: StreamPlan = field(default_factory=StreamPlan)
+
+    def initialOffset(self) -> Offset:
+        """Return where a query begins that has no checkpoint."""
+        begin = self._log.beginning()
+        if self._target is not None:  # a commit may have come in between
+            self._target = self._log.latest()
+        self._initial = change_offsets.written(self._topic, begin)
+        return self._initial
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Read what is there now, and nothing that comes later."""
+        self._target = self._log.latest()
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
+        """Return where the next batch ends; where it starts if there is nothing new."""
+        self._look_behind(self._mark(start))
+        self._highest = self._highest or change_offsets.reached(start).get(self._topic)
+        count = _admitted(self._unread(), self._limit(limit))
+        self._highest = change_offsets.highest(self._highest, self._known)
+        self._is_idle = not count
+        self._since = self._begin if start == self._initial else None
+        if not count and self._since is None:
+            return start
+        return self._offset(count)
+
+    def reportLatestOffset(self) -> Offset | None:
+        """Return how far a query could be that had read everything."""
+        latest = self._begin if self._rest is None else self._rest.until
+        if latest is None:
+            return None
+        return change_offsets.written(self._topic, latest, self._highest, self._since)
+
+    def partitions(self, start: Offset, end: Offset) -> list[StreamPartition]:
+        """Cut a batch; the versions of its objects are pinned."""
+        begin, stop = self._mark(start), self._mark(end)
+        begin = change_offsets.since(end, self._topic) or begin
+        if begin == stop:
+            return []
+        changes = self._between(begin, stop)
+        ledgers = change_offsets.ledgers(changes)
+        if not ledgers:
+            return []
+        name = placed(self._topic, self.scan.root)
+        consumer = Consumer(name, *change_offsets.ends(ledgers))
+        parts = cut(
+            self.scan, self.config, self._storage, [(consumer, Snapshot(ledgers))]
+        )
+        begins = self._least([*changes, *self._known])
+        stream = self._plan.next((begin, stop), [Consumer(name, begins)])
+        # Each partition would bring all files along: what is whole has no neighbours.
+        topic, told = ExtentIndex(()), packed(stream)
+        return [StreamPartition(part, topic, told) for part in parts]
+
+    @cached_property
+    def _connector(self) -> TableConnector:
+        connector = connectors.find(self.scan.connector)
+        assert isinstance(connector, TableConnector), "others have no change log"
+        return connector
+
+    @cached_property
+    def _topic(self) -> str:
+        catalog = self._connector.catalog(self._storage, self.scan.raw)
+        (topic,) = catalog.select(self.scan.selection)
+        return topic
+
+    @cached_property
+    def _log(self) -> ChangeLog:
+        return self._connector.change_log(self._storage, self._topic, self.scan.raw)
+
+    def _mark(self, offset: Offset) -> Mark:
+        """Return how far an offset is in the topic; raises ConfigError."""
+        if offset.keys() != {self._topic}:
+            is_named = self.scan.raw.get("topic")
+            given = f"option {self.scan.selection}" if is_named else self.scan.root
+            raise ConfigError(
+                f"the checkpoint has the offset {offset!r}, and {given} means another "
+                "topic: give another checkpointLocation, or the path and options that "
+                "the query had"
+            )
+        return change_offsets.mark(offset, self._topic)
+
+    def _offset(self, count: int) -> Offset:
+        """Return where a stream is that has read so many of the changes known."""
+        mark = self._known[count - 1].after if count else self._begin
+        assert mark is not None, "it was somewhere"
+        reached = self._least(self._known[count:]) or self._highest
+        return change_offsets.written(self._topic, mark, reached, self._since)
+
+    def _look_behind(self, start: Mark) -> None:
+        """Find out what there is behind a mark; what is known is known on."""
+        if self._is_idle:
+            Event().wait(self.scan.poll_interval_s)
+        left = self._behind(start)
+        self._begin, self._known = start, left or []
+        if left is None:
+            self._rest = None
+        reached = left[-1].after if left else start
+        is_all = self._rest is None or self._rest.until == reached
+        if is_all and reached != self._target:
+            self._rest = self._log.changes(reached, self._target)
+
+    def _unread(self) -> Iterator[Change]:
+        """Yield what there is behind the mark; it is looked up as it is asked for."""
+        yield from self._known
+        for change in self._rest or ():
+            self._known.append(change)
+            yield change
+
+    def _least(self, changes: Sequence[Change]) -> Position | None:
+        """Return from where on there is anything in these, or not looked up yet."""
+        found = change_offsets.ledgers(changes)
+        begins = [change_offsets.ends(found)[0]] if found else []
+        left = None if self._rest is None else self._rest.least_id()
+        if left is not None:
+            begins.append(Position(left, 0))
+        return min(begins, default=None)
+
+    def _behind(self, mark: Mark) -> list[Change] | None:
+        """Return what is known behind a mark; None if the mark itself is not."""
+        if mark == self._begin:
+            return self._known
+        for at, change in enumerate(self._known, start=1):
+            if change.after == mark:
+                return self._known[at:]
+        return None
+
+    def _between(self, start: Mark, end: Mark) -> Sequence[Change]:
+        left = self._behind(start) or []
+        for count, change in enumerate(left, start=1):
+            if change.after == end:
+                return left[:count]
+        rest = self._log.changes(start, end)
+        self._begin, self._known, self._rest = start, list(rest), rest
+        return self._known
+
+
+def _admitted(unread: Iterable[Change], limit: Limit) -> int:
+    """Return how many changes a batch takes: at least one that has a ledger.
+
+    Of those behind it, one is asked for.
+    """
+    rows, stored_bytes = limit.rows, limit.stored_bytes
+    is_first, count = True, 0
+    for change in unread:
+        extents = () if change.ledger is None else change.ledger.extents
+        rows -= sum(extent.last - extent.first + 1 for extent in extents)
+        stored_bytes -= sum(extent.size_bytes for extent in extents)
+        if min(rows, stored_bytes) < 0 and not is_first:
+            break
+        is_first &= not extents
+        count += 1
+    return count
