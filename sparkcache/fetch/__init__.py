@@ -1,4 +1,4 @@
-"""From stored bytes to decoded runs: what loaders do, and tasks without a node."""
+"""From stored bytes to decoded runs, in loaders and in tasks without a node."""
 
 from sparkcache.fetch.load import Load, begin, fetch
 from sparkcache.fetch.scan import RunSlice, Scan

@@ -16,34 +16,34 @@ if TYPE_CHECKING:
 
 
 class DirectReader:
-    """Loads runs of a scan for the task that wants them, and keeps none.
+    """Loads runs of a scan for one task and keeps none of them.
 
-    Runs that follow one another come from one GET, which stays open in between.
+    Consecutive runs come from one GET, which stays open between the calls.
     """
 
     def __init__(self, scan: Scan) -> None:
         self._scan = scan
         self.traffic = Traffic()
         self._storage: Storage | None = None
-        self._open: Generator[RawRun] | None = None
+        self._raw_runs: Generator[RawRun] | None = None
         self._next: tuple[RunSlice, int] | None = None
 
     def read(self, run_slice: RunSlice, index: int) -> DecodedRun:
-        """Load the run of that index. Raises SourceError."""
+        """Load the run at an index of a slice. Raises SourceError."""
         connector = connectors.find(run_slice.ledger.connector)
-        if self._open is None or self._next != (run_slice, index):
+        if self._raw_runs is None or self._next != (run_slice, index):
             self.close()
-            self._open = self._begin(connector, run_slice)
-        self._next = None  # unless this one comes
-        raw = next(raw for raw in self._open if raw.run == run_slice.runs[index])
+            self._raw_runs = self._begin(connector, run_slice)
+        self._next = None  # stays unset if the load fails
+        raw = next(raw for raw in self._raw_runs if raw.run == run_slice.runs[index])
         self._next = (run_slice, index + 1)
         return connector.decode(run_slice.ledger, raw, self._scan.config.batch_bytes)
 
     def close(self) -> None:
-        """Give up the GET that may be open."""
-        if self._open is not None:
-            self._open.close()
-        self._open = self._next = None
+        """Close the open GET, if any."""
+        if self._raw_runs is not None:
+            self._raw_runs.close()
+        self._raw_runs = self._next = None
 
     def _begin(self, connector: Connector, run_slice: RunSlice) -> Generator[RawRun]:
         if self._storage is None:
@@ -51,11 +51,11 @@ class DirectReader:
                 self._scan.root, self._scan.config, self.traffic
             )
         extent = run_slice.extent
-        whole = Load(
+        load = Load(
             run_slice.ledger,
             extent,
             run_slice.runs,
             extent.offset,
             extent.offset + extent.size_bytes,
         )
-        return fetch(connector, whole, begin(self._storage, whole))
+        return fetch(connector, load, begin(self._storage, load))

@@ -1,4 +1,4 @@
-"""The bytes of an extent that lie in several ranges of an object."""
+"""The bytes of an extent that is stored in several ranges of an object."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ if TYPE_CHECKING:
 
 
 class JoinedRanges:
-    """Ranges of an object, read one after another; see `ByteStream`.
+    """Several ranges of an object, read one after another; see `ByteStream`.
 
-    The first is asked for at once, each of the others when it is come to.
+    The first range is requested at once, each further range when the previous one ends.
     """
 
     def __init__(
@@ -23,30 +23,32 @@ class JoinedRanges:
     ) -> None:
         self._storage = storage
         self._object_id = object_id
-        self._left = list(ranges)
-        self._stream = self._next()
+        self._remaining = list(ranges)
+        self._stream = self._open_next()
 
     def __repr__(self) -> str:
-        return f"JoinedRanges({self._stream!r}, {len(self._left)} to come)"
+        return (
+            f"JoinedRanges({self._stream!r}, {len(self._remaining)} ranges remaining)"
+        )
 
     @property
     def position(self) -> int:
-        """Offset in the object of the byte that the next `read` begins with."""
+        """Offset in the object of the next byte that `read` returns."""
         return self._stream.position
 
     def read(self, size_bytes: int) -> bytes:
         """Return the next bytes: at most `size_bytes`, none only at the end."""
         data = self._stream.read(size_bytes)
-        while not data and size_bytes > 0 and self._left:
+        while not data and size_bytes > 0 and self._remaining:
             self._stream.close()
-            self._stream = self._next()
+            self._stream = self._open_next()
             data = self._stream.read(size_bytes)
         return data
 
     def close(self) -> None:
-        """Give up the rest."""
-        self._left.clear()
+        """Close the stream and drop the remaining ranges."""
+        self._remaining.clear()
         self._stream.close()
 
-    def _next(self) -> ByteStream:
-        return self._storage.open(self._object_id, *self._left.pop(0))
+    def _open_next(self) -> ByteStream:
+        return self._storage.open(self._object_id, *self._remaining.pop(0))

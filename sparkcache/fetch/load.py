@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Consecutive runs of one extent, to be read in one go.
+    """Consecutive runs of one extent, read with one request.
 
     Attributes:
-        ledger: Whose runs they are.
-        extent: Which extent of it.
-        runs: The runs.
-        offset: Where the first of them begins in the object.
-        end: Where to stop reading: the next run's offset if it is known, otherwise
-            the end of the extent.
+        ledger: The ledger of the runs.
+        extent: The extent of the runs.
+        runs: The runs to read.
+        offset: Where the first run begins in the object.
+        end: Where to stop reading: the offset of the run after the last one if it is
+            known, otherwise the end of the extent.
 
     """
 
@@ -41,16 +41,17 @@ class Load:
 
 
 def begin(storage: Storage, load: Load) -> ByteStream:
-    """Ask the storage for the bytes of a load. Raises SourceError."""
+    """Request the bytes of a load from the storage. Raises SourceError."""
     if load.extent.ranges:
         return JoinedRanges(storage, load.ledger.object, load.extent.ranges)
     return storage.open(load.ledger.object, load.offset, load.end - load.offset)
 
 
 def fetch(connector: Connector, load: Load, stream: ByteStream) -> Generator[RawRun]:
-    """Yield the runs of a load as its bytes arrive: all, in order.
+    """Yield the runs of a load as its bytes arrive: all of them, in order.
 
-    The stream is closed at the end, or when the generator is. Raises SourceError.
+    The stream is closed at the end, or when the generator is closed. Raises
+    SourceError.
     """
     try:
         raws = connector.split(load.ledger, load.extent, load.runs, stream)

@@ -1,4 +1,4 @@
-"""Loads that a loader is told to begin before it gets to them."""
+"""Requests of a loader's loads, some of them sent before the load starts."""
 
 from __future__ import annotations
 
@@ -20,48 +20,48 @@ _THREADS = 8
 
 
 class Opener:
-    """Asks storages for loads, in the background where there is time.
+    """Requests loads from storages; prepared loads are requested in the background.
 
-    What is prepared has sent its request, and waits for nothing but to be read.
+    The request of a prepared load is sent at once, and its response waits to be read.
     """
 
     def __init__(self) -> None:
         self._traffic = Traffic()
-        self._told = Traffic()
+        self._reported = Traffic()
         self._pool = ThreadPoolExecutor(_THREADS)
         self._prepared: dict[int, Future[ByteStream]] = {}
-        self._storage = lru_cache(maxsize=16)(self._make)
+        self._storage = lru_cache(maxsize=16)(self._open_storage)
 
     def __repr__(self) -> str:
         return f"Opener({len(self._prepared)} prepared)"
 
     def prepare(self, number: int, root: str, config: CacheConfig, load: Load) -> None:
-        """Begin a load that will be opened, or forgotten, by its number."""
+        """Request a load that will be opened, or forgotten, by its number."""
         storage = self._storage(root, storage_settings(config))
         self._prepared[number] = self._pool.submit(begin, storage, load)
 
     def forget(self, number: int) -> None:
-        """Give up a load that was prepared."""
+        """Drop a prepared load and close its stream."""
         self._prepared.pop(number).add_done_callback(_close)
 
     def open(
         self, number: int, root: str, config: CacheConfig, load: Load
     ) -> ByteStream:
-        """Return the bytes of a load, prepared or not. Raises SourceError."""
+        """Return the byte stream of a load, prepared or not. Raises SourceError."""
         prepared = self._prepared.pop(number, None)
         if prepared is not None:
             return prepared.result()
         return begin(self._storage(root, storage_settings(config)), load)
 
     def spent(self) -> Traffic:
-        """Return what was asked of storages since the last call."""
-        before, self._told = self._told, self._traffic.so_far()
-        return self._told - before
+        """Return the requests and bytes spent since the last call."""
+        previous, self._reported = self._reported, self._traffic.so_far()
+        return self._reported - previous
 
-    def _make(self, root: str, config: CacheConfig) -> Storage:
+    def _open_storage(self, root: str, config: CacheConfig) -> Storage:
         return open_storage(root, config, self._traffic)
 
 
-def _close(opening: Future[ByteStream]) -> None:
-    if opening.exception() is None:
-        opening.result().close()
+def _close(future: Future[ByteStream]) -> None:
+    if future.exception() is None:
+        future.result().close()

@@ -1,4 +1,4 @@
-"""What one task reads: stretches of runs, in the order in which it wants them."""
+"""What one task reads: slices of runs, in reading order."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RunSlice:
-    """Consecutive runs of one extent.
+    """Consecutive runs of one extent that one task reads.
 
     Attributes:
-        ledger: Whose runs they are.
-        extent: Which extent of it.
-        runs: All runs of the extent: those before `start` tell the way to it.
-        start: Index of the first run wanted.
-        stop: Index after the last run wanted.
+        ledger: The ledger of the runs.
+        extent: The extent of the runs.
+        runs: All runs of the extent: those before `start` are needed to find its
+            offset.
+        start: Index of the first run to read.
+        stop: Index after the last run to read.
         at: Stored bytes of the topic before the extent.
 
     """
@@ -34,17 +35,18 @@ class RunSlice:
     at: int = 0
 
     def is_valid(self) -> bool:
-        """Tell whether it has any runs, and all that it wants."""
+        """Return whether the slice is not empty and within the runs of the extent."""
         return 0 <= self.start < self.stop <= len(self.runs)
 
     def key(self, index: int) -> RunKey:
         """Return the key of a run, by its index in `runs`."""
         return RunKey(self.ledger, self.runs[index])
 
-    def behind(self, end: Position) -> RunSlice | None:
-        """Return what of the extent a scan leaves that ends within it; None if nothing.
+    def rest_after(self, end: Position) -> RunSlice | None:
+        """Return the runs of the extent after a scan that ends within it; None if none.
 
-        What lies before that end and is not wanted here, others of the scan read.
+        None too if runs between this slice and that end belong to other slices of the
+        scan.
         """
         stop = self.stop
         if self.ledger.id != end.ledger or stop == len(self.runs):
@@ -54,19 +56,19 @@ class RunSlice:
         return replace(self, start=stop, stop=len(self.runs))
 
     def stored_bytes(self, index: int) -> int:
-        """Return a run's share of the extent; of all its runs, that is the extent."""
+        """Return a run's share of the extent's bytes; all shares add up to these."""
         size_bytes, runs = self.extent.size_bytes, len(self.runs)
         return size_bytes * (index + 1) // runs - size_bytes * index // runs
 
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """All that one task reads, and where.
+    """Everything that one task reads from one storage.
 
     Attributes:
         root: URI of the storage's root.
-        config: How to reach it, and how to decode.
-        stretches: In the order in which they are wanted.
+        config: How to reach the storage, and how to decode.
+        slices: The slices to read, in reading order.
 
     """
 

@@ -1,4 +1,4 @@
-"""A decoded run as an Arrow IPC stream, and back."""
+"""Encoding of a decoded run as an Arrow IPC stream, and decoding."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _LOSSES = b"sparkcache.losses"
-_HEAD = struct.Struct("<Ii")  # of a message: a mark, and the length of its metadata
-_MARK = 0xFFFFFFFF
+_HEADER = struct.Struct("<Ii")  # of a message: a marker, and the length of its metadata
+_MARKER = 0xFFFFFFFF
 
 
 class EncodedRun:
-    """A decoded run whose exact size in shared memory is known before it is there.
+    """A decoded run whose exact size in shared memory is known before it is written.
 
     Attributes:
-        size_bytes: How long the stream is.
+        size_bytes: Length of the stream.
 
     """
 
@@ -48,29 +48,29 @@ class EncodedRun:
 
 
 def decode(stream: pa.Buffer) -> DecodedRun:
-    """Read a run; its batches point into the buffer, which may go on behind it."""
-    mark, size = _HEAD.unpack_from(stream)
-    begin = _HEAD.size + size
-    if mark != _MARK or not 0 < size <= len(stream) - _HEAD.size:
-        raise ValueError("what is there is not an Arrow stream")
-    # Most runs begin with the same schema, and to parse it takes longer than the rest.
-    schema = _schema(stream.slice(0, begin).to_pybytes())
-    messages = pa.BufferReader(stream.slice(begin))
+    """Read a run; its batches point into the buffer, which may extend past it."""
+    marker, size = _HEADER.unpack_from(stream)
+    header_bytes = _HEADER.size + size
+    if marker != _MARKER or not 0 < size <= len(stream) - _HEADER.size:
+        raise ValueError("expected an Arrow IPC stream, found other bytes")
+    # Cached: most runs have the same schema, and parsing it costs more than the rest.
+    schema = _schema(stream.slice(0, header_bytes).to_pybytes())
+    messages = pa.BufferReader(stream.slice(header_bytes))
     batches = []
-    while (message := _next(messages)) is not None:
+    while (message := _next_message(messages)) is not None:
         batches.append(pa.ipc.read_record_batch(message, schema))
-    return _run(batches, schema)
+    return _decoded_run(batches, schema)
 
 
 def read(stream: BinaryIO) -> DecodedRun:
-    """Read a run from a file into memory of this process."""
+    """Read a run from a file into private memory of this process."""
     reader = pa.ipc.open_stream(stream)
-    return _run(list(reader), reader.schema)
+    return _decoded_run(list(reader), reader.schema)
 
 
 @contextmanager
-def translated(what: str) -> Iterator[None]:
-    """Turn whatever is wrong with a run into CacheUnavailable."""
+def unavailable_on_error(subject: str) -> Iterator[None]:
+    """Turn every error that an invalid run can cause into CacheUnavailable."""
     try:
         yield
     except (
@@ -83,7 +83,7 @@ def translated(what: str) -> Iterator[None]:
         pa.ArrowException,
         msgspec.MsgspecError,
     ) as error:
-        raise CacheUnavailable(f"{what}: {error}") from error
+        raise CacheUnavailable(f"{subject}: {error}") from error
 
 
 @lru_cache(maxsize=64)
@@ -91,13 +91,13 @@ def _schema(message: bytes) -> pa.Schema:
     return pa.ipc.read_schema(pa.py_buffer(message))
 
 
-def _next(messages: pa.NativeFile) -> pa.Message | None:
+def _next_message(messages: pa.NativeFile) -> pa.Message | None:
     try:
         return pa.ipc.read_message(messages)
     except EOFError:
         return None
 
 
-def _run(batches: list[pa.RecordBatch], schema: pa.Schema) -> DecodedRun:
+def _decoded_run(batches: list[pa.RecordBatch], schema: pa.Schema) -> DecodedRun:
     losses = (schema.metadata or {}).get(_LOSSES, b"[]")
     return DecodedRun(batches, msgspec.json.decode(losses, type=tuple[Loss, ...]))

@@ -1,4 +1,4 @@
-"""A run that comes through a pipe, because it is not kept."""
+"""A streamed run: it arrives through a pipe, because it is not kept."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import io
 import select
 from typing import TYPE_CHECKING
 
-from sparkcache.memory.encoded import read, translated
+from sparkcache.memory.encoded import read, unavailable_on_error
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
 
 
 def read_run(fd: int, timeout_s: float) -> DecodedRun:
-    """Read a run from a pipe into memory of this process, and close the pipe.
+    """Read a run from a pipe into private memory of this process, and close the pipe.
 
-    Raises CacheUnavailable if it does not come whole, or nothing for so long.
+    Raises CacheUnavailable if the run is incomplete or no bytes arrive for `timeout_s`.
     """
     with (
-        translated("a run through a pipe"),
+        unavailable_on_error("a run through a pipe"),
         io.BufferedReader(_Pipe(fd, timeout_s)) as pipe,
     ):
         return read(pipe)
 
 
 class _Pipe(io.FileIO):
-    """The end of a pipe whose other end may fall silent."""
+    """The reading end of a pipe, with a timeout."""
 
     def __init__(self, fd: int, timeout_s: float) -> None:
         super().__init__(fd, "rb")
@@ -37,8 +37,8 @@ class _Pipe(io.FileIO):
 
     def readinto(self, buffer: WriteableBuffer) -> int:
         if not self._poll.poll(self._timeout_s * 1000):
-            raise TimeoutError(f"silent for {self._timeout_s:g} s")
+            raise TimeoutError(f"no bytes for {self._timeout_s:g} s")
         size_bytes = super().readinto(buffer)
-        if not size_bytes:  # nobody asks for more than there is; Arrow would not mind
-            raise EOFError("it ends before its end was written")
+        if not size_bytes:  # Arrow would take this for a shorter run
+            raise EOFError("the pipe ended before the end of the run")
         return size_bytes

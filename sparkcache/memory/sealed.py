@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from sparkcache.errors import CacheUnavailable
-from sparkcache.memory.encoded import decode, translated
+from sparkcache.memory.encoded import decode, unavailable_on_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,14 +19,19 @@ if TYPE_CHECKING:
     from sparkcache.connector import DecodedRun
     from sparkcache.memory.encoded import EncodedRun
 
-_GATHER_BYTES = 64 << 10  # a batch has dozens of buffers, most of them smaller
+_GATHER_BYTES = (
+    64 << 10
+)  # a batch has dozens of buffers, most of them smaller than this
 _SEALS = (
     fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 )
 
 
 def seal(run: EncodedRun, size_bytes: int) -> int:
-    """Write a run into that much memory; return a descriptor that the caller owns."""
+    """Write a run into `size_bytes` of new memory; return a descriptor.
+
+    The caller owns the descriptor.
+    """
     fd = os.memfd_create("sparkcache", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         file = pa.OSFile(f"/proc/self/fd/{fd}", "wb")
@@ -43,12 +48,12 @@ def seal(run: EncodedRun, size_bytes: int) -> int:
 def map_run(fd: int, size_bytes: int, on_unmap: Callable[[], None]) -> DecodedRun:
     """Map a sealed run; its batches point into the mapping, nothing is copied.
 
-    The descriptor stays the caller's. The mapping lives as long as any batch, or slice
-    of one; then `on_unmap` is called, also if nothing comes of it. Raises
-    CacheUnavailable where the process has no room left to map it, or if what is there
-    is not a sealed run.
+    The caller keeps the descriptor. The mapping lives as long as any batch, or slice of
+    one; then `on_unmap` is called. If mapping fails, `on_unmap` is called as well.
+    Raises CacheUnavailable if the process has no address space left to map the run, or
+    if the descriptor is not that of a sealed run.
     """
-    with translated(f"a run of {size_bytes} bytes"):
+    with unavailable_on_error(f"a run of {size_bytes} bytes"):
         try:
             _require_sealed(fd)
             mapping = mmap.mmap(fd, size_bytes, mmap.MAP_SHARED, mmap.PROT_READ)
@@ -61,4 +66,6 @@ def map_run(fd: int, size_bytes: int, on_unmap: Callable[[], None]) -> DecodedRu
 
 def _require_sealed(fd: int) -> None:
     if fcntl.fcntl(fd, fcntl.F_GET_SEALS) != _SEALS:
-        raise CacheUnavailable("what the node sent is not sealed")
+        raise CacheUnavailable(
+            "the node sent a descriptor of memory that is not sealed"
+        )

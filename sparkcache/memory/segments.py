@@ -1,8 +1,8 @@
 """The memory of a ring: its segments, which the node creates and others map.
 
-A segment that the ring does without is emptied at once, so that its memory is free
-whoever still maps it; nobody reads in it then. When the node ends somebody may, so the
-memory goes with the last mapping.
+A segment that the ring drops is emptied at once, which frees its memory even while
+others map it; nobody reads it by then. When the node ends, tasks may still read
+segments, so their memory is freed with the last mapping.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ class Segments:
 
     def __init__(self) -> None:
         self._segments: dict[int, _Segment] = {}
-        self._known: WeakKeyDictionary[object, set[int]] = WeakKeyDictionary()
+        self._known_by: WeakKeyDictionary[object, set[int]] = WeakKeyDictionary()
 
     def __repr__(self) -> str:
-        return f"Segments({len(self)} of {self.size_bytes} bytes together)"
+        return f"Segments({len(self)}, {self.size_bytes} bytes in all)"
 
     def __len__(self) -> int:
         return len(self._segments)
 
     @property
     def numbers(self) -> Collection[int]:
-        """Of the segments that there are."""
+        """Numbers of the segments that exist."""
         return self._segments.keys()
 
     @property
     def size_bytes(self) -> int:
-        """Of all segments together, whether they were written to or not."""
+        """Size of all segments together, written to or not."""
         return sum(segment.size_bytes for segment in self._segments.values())
 
     def __contains__(self, segment: Segment) -> bool:
@@ -64,42 +64,42 @@ class Segments:
         self._segments[segment.number] = _create(segment.size_bytes)
 
     def to_write(self, segment: Segment, writer: object) -> int | None:
-        """Return what a writer needs to write there; None if it has got it already."""
-        if not self._meets(segment, writer):
+        """Return the descriptor for writing a segment; None if the writer has it."""
+        if not self._is_first_use(segment, writer):
             return None
         return self._segments[segment.number].writable
 
     def to_read(self, segment: Segment, reader: object) -> int | None:
-        """Return what a reader needs to read there; None if it has got it already."""
-        if not self._meets(segment, reader):
+        """Return the descriptor for reading a segment; None if the reader has it."""
+        if not self._is_first_use(segment, reader):
             return None
         return self._segments[segment.number].readable
 
-    def is_known(self, segment: Segment, to: object) -> bool:
-        """Tell whether somebody has got a segment."""
-        return segment.number in self._known.get(to, ())
+    def is_known(self, segment: Segment, peer: object) -> bool:
+        """Return whether a peer has received a segment."""
+        return segment.number in self._known_by.get(peer, ())
 
     def keep_only(self, numbers: Collection[int]) -> tuple[int, ...]:
-        """Free all others; return their numbers, which may be given anew."""
-        gone = tuple(number for number in self._segments if number not in numbers)
-        for number in gone:
+        """Free all other segments; return their numbers, which may be used again."""
+        freed = tuple(number for number in self._segments if number not in numbers)
+        for number in freed:
             segment = self._segments.pop(number)
-            _empty(segment)
+            _punch_out(segment)
             _close(segment)
-        if gone:
-            for known in self._known.values():
-                known.difference_update(gone)
-        return gone
+        if freed:
+            for known in self._known_by.values():
+                known.difference_update(freed)
+        return freed
 
     def close(self) -> None:
-        """Let go of them all; what readers map stays as it is."""
+        """Close all descriptors; readers keep their mappings."""
         for segment in self._segments.values():
             _close(segment)
         self._segments.clear()
 
-    def _meets(self, segment: Segment, who: object) -> bool:
-        """Tell whether somebody gets a segment for the first time."""
-        known = self._known.setdefault(who, set())
+    def _is_first_use(self, segment: Segment, peer: object) -> bool:
+        """Record that a peer gets a segment; return whether it is the first time."""
+        known = self._known_by.setdefault(peer, set())
         if segment.number in known:
             return False
         known.add(segment.number)
@@ -107,9 +107,9 @@ class Segments:
 
 
 def require_fixed(fd: int) -> None:
-    """Raise CacheUnavailable unless what a descriptor is of can be mapped for good."""
+    """Raise CacheUnavailable unless the size of a descriptor's memory is sealed."""
     if fcntl.fcntl(fd, fcntl.F_GET_SEALS) != _SEALS:
-        raise CacheUnavailable("what the node sent may shrink")
+        raise CacheUnavailable("the node sent a descriptor of memory that may shrink")
 
 
 def _create(size_bytes: int) -> _Segment:
@@ -124,12 +124,15 @@ def _create(size_bytes: int) -> _Segment:
     return _Segment(fd, readable, size_bytes)
 
 
-def _empty(segment: _Segment) -> None:
+def _punch_out(segment: _Segment) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     mode = _FALLOC_FL_KEEP_SIZE | _FALLOC_FL_PUNCH_HOLE
     whole = ctypes.c_int64(0), ctypes.c_int64(segment.size_bytes)
     if libc.fallocate(segment.writable, mode, *whole):
-        _log.warning("a segment was not emptied: %s", os.strerror(ctypes.get_errno()))
+        _log.warning(
+            "could not free the memory of a segment: %s",
+            os.strerror(ctypes.get_errno()),
+        )
 
 
 def _close(segment: _Segment) -> None:

@@ -1,12 +1,12 @@
 """Where a node is reached: a socket in the executor's own directory.
 
     <executor's local directory>/sparkcache/   mode 0700
-        socket      the node listens
-        lock        held by whoever starts a node
-        log         what the node and its loaders say
+        socket      the node listens here
+        lock        held by the process that starts a node
+        log         output of the node and its loaders
 
-A socket's path may have 107 bytes; a longer one is reached through a descriptor of
-its directory.
+The path of a socket may have at most 107 bytes; a longer one is reached through a
+descriptor of its directory.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _CREDENTIALS = struct.Struct("3i")
 
 
 class Address:
-    """A node's directory and what lies in it."""
+    """A node's directory and the files in it."""
 
     def __init__(self, executor_dir: Path) -> None:
         self.executor_dir = executor_dir
@@ -44,21 +44,25 @@ class Address:
         """Return the address that all tasks of this executor share."""
         directories = os.environ.get("SPARK_LOCAL_DIRS", "")
         if not directories:
-            raise CacheUnavailable("SPARK_LOCAL_DIRS is not set: not a Spark worker")
+            raise CacheUnavailable(
+                "SPARK_LOCAL_DIRS is not set: this is not a Spark worker"
+            )
         return cls(Path(directories.split(",")[0]))
 
     def prepare(self) -> None:
-        """Make the directory, for this user alone."""
+        """Create the directory, accessible to this user only."""
         try:
             self.directory.mkdir(mode=0o700, exist_ok=True)
             status = self.directory.stat()
         except OSError as error:
-            raise CacheUnavailable(f"no directory for the node: {error}") from error
+            raise CacheUnavailable(
+                f"could not create the directory of the node: {error}"
+            ) from error
         if status.st_uid != os.getuid() or status.st_mode & 0o077:
             raise CacheUnavailable(f"{self.directory} is open to other users")
 
     def connect(self, timeout_s: float) -> socket.socket:
-        """Return a connection; raises OSError if nobody listens."""
+        """Return a connection; raises OSError if no node listens."""
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         sock.settimeout(timeout_s)
         try:
@@ -71,7 +75,7 @@ class Address:
         return sock
 
     def listen(self) -> socket.socket:
-        """Return a listening socket; one that was left behind is replaced."""
+        """Return a listening socket, which replaces the file of an earlier one."""
         (self.directory / self._socket).unlink(missing_ok=True)
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
@@ -84,9 +88,10 @@ class Address:
         return sock
 
     def remove_socket(self) -> None:
-        """Leave nothing that could be connected to.
+        """Remove the socket file, so that nobody can connect any longer.
 
-        To be done before the socket is closed: from then on another node may come.
+        To be called before the socket is closed: after that, another node may listen
+        here.
         """
         (self.directory / self._socket).unlink(missing_ok=True)
 
@@ -100,10 +105,12 @@ class Address:
 
 
 def require_same_user(sock: socket.socket) -> None:
-    """Raise PermissionError unless the other side is a process of this user."""
+    """Raise PermissionError unless the peer is a process of this user."""
     credentials = sock.getsockopt(
         socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size
     )
     _, uid, _ = _CREDENTIALS.unpack(credentials)
     if uid != os.getuid():
-        raise PermissionError(f"the other side is user {uid}, not {os.getuid()}")
+        raise PermissionError(
+            f"the peer is a process of user {uid}, expected user {os.getuid()}"
+        )

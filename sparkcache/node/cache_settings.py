@@ -1,4 +1,4 @@
-"""What the pure core needs to know of the configuration."""
+"""The settings of the cache, derived from the configuration."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from sparkcache.cache import Policy, Ring, Settings, resolve_ring, resolve_ttl
 if TYPE_CHECKING:
     from sparkcache.config import CacheConfig
 
-_DESCRIPTORS = 2  # of each segment: to write and to read
-_MOST_SEGMENTS = 512  # each takes a descriptor of a reader, which may have 1024
+_SEGMENT_DESCRIPTORS = 2  # per segment: one for writing, one for reading
+_MAX_SEGMENTS = 512  # each takes a descriptor in a reader, which may have 1024
 
 
 def cache_settings(config: CacheConfig, max_runs: int) -> Settings:
-    """Return the core's settings, for a node that may hold so many descriptors."""
+    """Return the cache's settings, for a node that may hold `max_runs` descriptors."""
     return Settings(
         max_bytes=config.max_bytes,
         max_runs=max_runs,
@@ -43,6 +43,6 @@ def _ring(config: CacheConfig, max_runs: int) -> Ring:
         config.max_bytes,
         config.segment_bytes,
         copies=config.copy_entries,
-        most_segments=min(max(max_runs // _DESCRIPTORS, 1), _MOST_SEGMENTS),
+        most_segments=min(max(max_runs // _SEGMENT_DESCRIPTORS, 1), _MAX_SEGMENTS),
         granule_bytes=mmap.PAGESIZE,
     )

@@ -1,7 +1,7 @@
-"""Messages over a Unix stream socket, with descriptors beside them.
+"""Messages over a Unix stream socket, with descriptors attached.
 
-A frame is its length (uint32, little-endian), the number of descriptors that come
-with it (0 or 1, one byte), and that many bytes of msgpack.
+A frame is its length (uint32, little-endian), the number of attached descriptors (0 or
+1, one byte), and that many bytes of msgpack.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _HEADER = struct.Struct("<IB")
-_LIMIT_BYTES = 16 << 20
+_MAX_FRAME_BYTES = 16 << 20
 _CHUNK_BYTES = 256 << 10
-_MOST_DESCRIPTORS = 16
+_MAX_DESCRIPTORS = 16
 
 T = TypeVar("T")
 
 
 class BrokenChannelError(CacheUnavailable):
-    """The other side is gone, or does not speak the protocol."""
+    """The peer is gone, or violates the protocol."""
 
 
 class Frames(Generic[T]):
-    """Cuts what arrives into messages. Owns descriptors until they are handed out."""
+    """Cuts received bytes into messages; owns descriptors until they are taken."""
 
     def __init__(self, types: object) -> None:
         self._decoder: msgspec.msgpack.Decoder[T] = msgspec.msgpack.Decoder(types)
@@ -49,17 +49,17 @@ class Frames(Generic[T]):
         self._descriptors: deque[int] = deque()
 
     def feed(self, data: bytes, descriptors: Iterable[int]) -> None:
-        """Take in what was received."""
+        """Add received bytes and descriptors."""
         self._data += data
         self._descriptors.extend(descriptors)
 
     def messages(self) -> Iterator[tuple[T, int | None]]:
-        """Yield each whole message and its descriptor, which the caller then owns."""
+        """Yield each complete message and its descriptor, owned by the caller."""
         while len(self._data) >= _HEADER.size:
             size, descriptors = _HEADER.unpack_from(self._data)
-            if size > _LIMIT_BYTES or descriptors > 1:
+            if size > _MAX_FRAME_BYTES or descriptors > 1:
                 raise BrokenChannelError(
-                    f"a frame of {size} bytes and {descriptors} descriptors"
+                    f"invalid frame: {size} bytes, {descriptors} descriptors"
                 )
             end = _HEADER.size + size
             if len(self._data) < end:
@@ -71,69 +71,69 @@ class Frames(Generic[T]):
                 fd = self._descriptors.popleft() if descriptors else None
             except (msgspec.MsgspecError, IndexError) as error:
                 raise BrokenChannelError(
-                    f"a frame that is no message: {error}"
+                    f"a frame does not decode to a message: {error}"
                 ) from error
             yield message, fd
 
     def close(self) -> None:
-        """Drop what nobody took, and close its descriptors."""
+        """Drop the remaining bytes and close the descriptors that nobody took."""
         self._data.clear()
         while self._descriptors:
             os.close(self._descriptors.popleft())
 
 
 class Channel(Generic[T]):
-    """The blocking side of a connection: a task, or a loader."""
+    """The blocking end of a connection, for a task or a loader."""
 
     def __init__(self, sock: socket.socket, types: object) -> None:
         self._socket = sock
         self._frames = Frames[T](types)
-        self._waiting: deque[tuple[T, int | None]] = deque()
+        self._received: deque[tuple[T, int | None]] = deque()
 
     def send(self, message: Message, fd: int | None = None) -> None:
-        """Send a message; the descriptor stays the caller's."""
+        """Send a message; the caller keeps the descriptor."""
         frame = _frame(message, fd)
         try:
             if fd is None:
                 self._socket.sendall(frame)
             else:
                 sent = socket.send_fds(self._socket, [frame], [fd])
-                if sent < len(frame):  # or it fails if the other side has it and left
+                if sent < len(frame):  # an empty one would fail if the peer has left
                     self._socket.sendall(frame[sent:])
         except OSError as error:
             raise BrokenChannelError(f"while sending: {error}") from error
 
     def receive(self) -> tuple[T, int | None]:
         """Wait for a message; the caller owns the descriptor."""
-        while not self._waiting:
+        while not self._received:
             try:
                 data = _receive(self._socket, self._frames)
             except OSError as error:
                 raise BrokenChannelError(f"while waiting: {error}") from error
             if not data:
-                raise BrokenChannelError("the other side is gone")
-            self._waiting.extend(self._frames.messages())
-        return self._waiting.popleft()
+                raise BrokenChannelError("the peer is gone")
+            self._received.extend(self._frames.messages())
+        return self._received.popleft()
 
     def close(self) -> None:
-        """Hang up."""
-        for _, fd in self._waiting:
+        """Close the connection."""
+        for _, fd in self._received:
             if fd is not None:
                 os.close(fd)
-        self._waiting.clear()
+        self._received.clear()
         self._frames.close()
         self._socket.close()
 
 
 class AsyncChannel(Generic[T]):
-    """The node's side of a connection, driven by its event loop.
+    """The node's end of a connection, driven by its event loop.
 
-    Calls nobody back from within `send` or `close`: who is in the middle of a decision
-    is not called again until it is made.
+    `send` and `close` never call back directly, so a caller in the middle of a decision
+    is not called again before the decision is made.
 
     Args:
         on_message: Called with each message and its descriptor, which it owns.
-        on_close: Called once, after the connection has ended, whoever ended it.
+        on_close: Called once, after the connection has ended on either side.
 
     """
 
@@ -157,9 +157,9 @@ class AsyncChannel(Generic[T]):
         loop.add_reader(sock, self._readable)
 
     def send(self, message: Message, fd: int | None = None) -> None:
-        """Send a message, later if need be; the descriptor stays the caller's.
+        """Send a message, later if need be; the caller keeps the descriptor.
 
-        Raises nothing: what cannot be sent ends the connection.
+        Raises nothing: if a message cannot be sent, the connection is closed.
         """
         if self._closed:
             return
@@ -167,7 +167,7 @@ class AsyncChannel(Generic[T]):
             frame = _frame(message, fd)
             own_fd = None if fd is None else os.dup(fd)
         except (BrokenChannelError, OSError) as error:
-            _log.warning("connection ends: %s", error)
+            _log.warning("closing a connection: %s", error)
             self.close()
             return
         self._unsent.append((frame, own_fd))
@@ -175,7 +175,7 @@ class AsyncChannel(Generic[T]):
             self._writable()
 
     def close(self) -> None:
-        """Hang up; `on_close` is called later."""
+        """Close the connection; `on_close` is called later."""
         if self._closed:
             return
         self._closed = True
@@ -188,7 +188,7 @@ class AsyncChannel(Generic[T]):
         self._end()
 
     def _end(self) -> None:
-        """Let go of the connection."""
+        """Release the socket and schedule `on_close`."""
         self._frames.close()
         self._socket.close()
         self._loop.call_soon(self._on_close)
@@ -207,11 +207,11 @@ class AsyncChannel(Generic[T]):
                 if self._closed:
                     return
         except BrokenChannelError as error:
-            _log.warning("connection ends: %s", error)
+            _log.warning("closing a connection: %s", error)
             self.close()
             return
         except Exception:
-            _log.exception("connection ends")  # so that nobody waits for an answer
+            _log.exception("closing a connection")  # or the peer might wait forever
             self.close()
             return
         if not data:
@@ -240,13 +240,14 @@ class AsyncChannel(Generic[T]):
 
 
 class PatientChannel(AsyncChannel[T]):
-    """A connection that ends when the other side ends it, for as it may map memory.
+    """A connection that waits for its peer to close, since the peer may map memory.
 
-    Hanging up tells it to. What it still says is not listened to.
+    Shutting down the sending side asks the peer to close. Its further messages are
+    dropped.
     """
 
     def _end(self) -> None:
-        with suppress(OSError):  # it is gone already
+        with suppress(OSError):  # the peer is gone already
             self._socket.shutdown(socket.SHUT_WR)
         self._loop.add_reader(self._socket, self._await_end)
 
@@ -264,12 +265,12 @@ class PatientChannel(AsyncChannel[T]):
 
 
 def _receive(sock: socket.socket, frames: Frames[Any]) -> bytes:
-    """Receive what has come; raises OSError, also if a descriptor was lost."""
-    # Not recv_fds: it takes flags and does not pass them on.
+    """Receive available bytes; raises OSError, also if a descriptor was lost."""
+    # Not recv_fds: it takes flags but does not pass them on.
     descriptors = array("i")
     data, ancillary, flags, _ = sock.recvmsg(
         _CHUNK_BYTES,
-        socket.CMSG_LEN(_MOST_DESCRIPTORS * descriptors.itemsize),
+        socket.CMSG_LEN(_MAX_DESCRIPTORS * descriptors.itemsize),
         socket.MSG_CMSG_CLOEXEC,
     )
     for level, kind, content in ancillary:
@@ -278,14 +279,15 @@ def _receive(sock: socket.socket, frames: Frames[Any]) -> bytes:
             descriptors.frombytes(content[:whole])
     frames.feed(data, descriptors)
     if flags & socket.MSG_CTRUNC:
-        raise OSError(errno.EMFILE, "no descriptor is free for what was sent")
+        raise OSError(errno.EMFILE, "no free descriptor for the one that was sent")
     return data
 
 
 def _frame(message: Message, fd: int | None) -> bytes:
     payload = msgspec.msgpack.encode(message)
-    if len(payload) > _LIMIT_BYTES:
+    if len(payload) > _MAX_FRAME_BYTES:
         raise BrokenChannelError(
-            f"{type(message).__name__} of {len(payload)} bytes, limit {_LIMIT_BYTES}"
+            f"{type(message).__name__} of {len(payload)} bytes, "
+            f"limit {_MAX_FRAME_BYTES}"
         )
     return _HEADER.pack(len(payload), fd is not None) + payload

@@ -1,4 +1,4 @@
-"""A task's side: runs from the node, or without it if need be."""
+"""A task's side: reads runs from the node, or directly if the node fails."""
 
 from __future__ import annotations
 
@@ -55,19 +55,19 @@ def read_scan(
     following: tuple[tuple[int, RunSlice], ...] = (),
     group: str = "",
 ) -> Iterator[DecodedRun]:
-    """Yield the runs of a scan in order, each from the node if there is one.
+    """Yield the runs of a scan in order, from the node if there is one.
 
-    The node counts a run as read when the caller asks for the next one, and its memory
-    until the caller refers to none of its batches. Raises SourceError.
+    The node counts a run as read when the caller asks for the next one, and counts its
+    memory as long as the caller refers to any of its batches. Raises SourceError.
 
     Args:
-        scan: What to read.
-        reader: As whom.
-        epoch: Orders settings and plans: a later stage has a higher one.
-        settings: The node's settings.
+        scan: The slices to read.
+        reader: The identity under which the task reads.
+        epoch: Orders settings and plans: a later stage has a higher epoch.
+        settings: The settings for the node.
         plans: The plans under way.
-        following: First stretches of partitions that come after this one, by partition.
-        group: Whose the topic is, for the node to count by.
+        following: The first slices of later partitions, by partition.
+        group: Who owns the topic, such as tenant and namespace, for the node's counts.
 
     """
     node = None
@@ -85,39 +85,39 @@ def read_scan(
             )
         )
     with closing(_Runs(scan, node)) as runs:
-        for at, run_slice in enumerate(scan.slices):
+        for slice_index, run_slice in enumerate(scan.slices):
             for index in range(run_slice.start, run_slice.stop):
-                yield runs.read(at, index)
+                yield runs.read(slice_index, index)
         runs.finish()
 
 
 class _Runs:
-    """Reads a scan through the node for as long as that goes well, then without."""
+    """Reads a scan through the node until that fails, then directly."""
 
     def __init__(self, scan: Scan, node: NodeReader | None) -> None:
         self._scan = scan
         self._node = node
         self._direct = DirectReader(scan)
 
-    def read(self, at: int, index: int) -> DecodedRun:
-        """Return a run, by stretch and index; raises SourceError."""
+    def read(self, slice_index: int, index: int) -> DecodedRun:
+        """Return a run, by the index of its slice and its index; raises SourceError."""
         if self._node is not None:
             try:
-                return self._node.take((at, index))
+                return self._node.take((slice_index, index))
             except CacheUnavailable as error:
-                _log.warning("reading on without the cache: %s", str(error))
+                _log.warning("continuing without the cache: %s", str(error))
                 self._node.close()
                 self._node = None
-        return self._direct.read(self._scan.slices[at], index)
+        return self._direct.read(self._scan.slices[slice_index], index)
 
     def finish(self) -> None:
-        """Say that the last run is finished with."""
+        """Report that the last run is read."""
         if self._node is not None:
-            with suppress(CacheUnavailable):  # it is of no concern to this task
+            with suppress(CacheUnavailable):  # this task has all of its runs
                 self._node.finish()
 
     def close(self) -> None:
-        """Give up what is open."""
+        """Close the GET and the connection that may be open."""
         self._direct.close()
         if self._node is not None:
             self._node.close()
@@ -126,13 +126,13 @@ class _Runs:
 class NodeReader:
     """One task's connection to its node.
 
-    The node counts a run until this process maps it no longer, and takes it that
-    nothing is mapped when the connection ends. So the connection stays open, closed or
-    not, as long as anybody refers to a batch that came through it.
+    The node counts a run as pinned until this process unmaps it, and assumes that
+    nothing is mapped once the connection ends. So the connection stays open, even after
+    `close`, as long as any batch that came through it is referred to.
 
     Args:
-        channel: The connection, which it owns from now on.
-        opening: What to say first.
+        channel: The connection, owned by the reader from now on.
+        opening: The first message to send.
 
     """
 
@@ -146,74 +146,74 @@ class NodeReader:
         self._mapped = 0
         self._unmapped: list[RunIndex] = []
         self._segments = MappedSegments()
-        self._placed: dict[RunIndex, Slot] = {}  # not asked for yet
+        self._slots: dict[RunIndex, Slot] = {}  # pinned, but not asked for yet
         self._is_closed = False
 
-    def take(self, place: RunIndex) -> DecodedRun:
-        """Return a run, by stretch and index; the one before is then finished with.
+    def take(self, run_index: RunIndex) -> DecodedRun:
+        """Return a run, by slice and index; the previous run then counts as read.
 
-        Raises SourceError if it cannot be had at all, CacheUnavailable if not here.
+        Raises SourceError if the storage failed, CacheUnavailable if the node did.
         """
         self._finish_current()
-        if place not in self._placed:
-            return self._ask(place)
-        self._current = place
-        return self._find(place, self._placed.pop(place))
+        if run_index not in self._slots:
+            return self._ask(run_index)
+        self._current = run_index
+        return self._find(run_index, self._slots.pop(run_index))
 
-    def _ask(self, place: RunIndex) -> DecodedRun:
-        """Have the node say where a run is, or send it."""
+    def _ask(self, run_index: RunIndex) -> DecodedRun:
+        """Request a run from the node, which replies with the run or its slot."""
         if self._opening is not None:
             self._channel.send(packed(self._opening))
             self._opening = None
-        self._channel.send(Take(*place, *self._settle()))
+        self._channel.send(Take(*run_index, *self._settle()))
         message, fd = self._channel.receive()
         while isinstance(message, KeepAlive):
             message, fd = self._channel.receive()
         match message:
             case Served() if fd is not None:
-                self._current = place
-                return self._map(place, fd, message.size_bytes)
+                self._current = run_index
+                return self._map(run_index, fd, message.size_bytes)
             case ServedFromSegment() if message.slots:
                 self._add_segment(message, fd)
-                places = _places_from(self._scan, place)
-                self._placed.update(zip(places, message.slots, strict=False))
-                self._current = place
-                return self._find(place, self._placed.pop(place))
+                run_indexes = _indexes_from(self._scan, run_index)
+                self._slots.update(zip(run_indexes, message.slots, strict=False))
+                self._current = run_index
+                return self._find(run_index, self._slots.pop(run_index))
             case Streamed() if fd is not None:
-                self._current = place
+                self._current = run_index
                 return read_run(fd, self._timeout_s)
             case Failed():
                 raise message.error()
             case Refused():
                 raise CacheUnavailable(message.reason)
-        raise CacheUnavailable(f"an answer out of order: {type(message).__name__}")
+        raise CacheUnavailable(f"unexpected reply to Take: {type(message).__name__}")
 
     def finish(self) -> None:
-        """Say that the last run is finished with, too."""
+        """Report that the last run, too, is read."""
         self._finish_current()
         self._channel.send(Finish(*self._settle()))
 
     def close(self) -> None:
-        """Hang up, as soon as nothing is mapped any more."""
+        """Close the connection as soon as nothing is mapped any longer."""
         self._is_closed = True
         if not self._mapped:
             self._channel.close()
 
-    def _map(self, place: RunIndex, fd: int, size_bytes: int) -> DecodedRun:
-        """Map a run that has memory of its own."""
+    def _map(self, run_index: RunIndex, fd: int, size_bytes: int) -> DecodedRun:
+        """Map a run that has its own memory."""
         self._mapped += 1
         try:
-            return map_run(fd, size_bytes, partial(self._on_unmap, place))
+            return map_run(fd, size_bytes, partial(self._on_unmap, run_index))
         finally:
             os.close(fd)
 
-    def _find(self, place: RunIndex, slot: Slot) -> DecodedRun:
-        """Find a run in a segment that is mapped already."""
+    def _find(self, run_index: RunIndex, slot: Slot) -> DecodedRun:
+        """Return a run from a segment that is mapped already."""
         self._mapped += 1
-        return self._segments.read(slot, partial(self._on_unmap, place))
+        return self._segments.read(slot, partial(self._on_unmap, run_index))
 
     def _add_segment(self, message: ServedFromSegment, fd: int | None) -> None:
-        """Map the segment that may have come along."""
+        """Map the segment whose descriptor came with a message, if one did."""
         if fd is not None:
             try:
                 if message.segment is not None:
@@ -221,8 +221,8 @@ class NodeReader:
             finally:
                 os.close(fd)
 
-    def _on_unmap(self, place: RunIndex) -> None:
-        self._unmapped.append(place)
+    def _on_unmap(self, run_index: RunIndex) -> None:
+        self._unmapped.append(run_index)
         self._mapped -= 1
         if self._is_closed:
             self.close()
@@ -233,25 +233,27 @@ class NodeReader:
             self._current = None
 
     def _settle(self) -> tuple[tuple[RunIndex, ...], ...]:
-        """Return what was read, and what was unmapped, since the last time."""
+        """Return the runs read, and the runs unmapped, since the last call."""
         read, self._read = tuple(self._read), []
-        unmapped = list(self._placed)  # the reader has jumped over these
-        self._placed.clear()
-        while self._unmapped:  # more may come at any moment, from any thread
+        unmapped = list(self._slots)  # the reader has skipped these
+        self._slots.clear()
+        while self._unmapped:  # any thread may add more at any moment
             unmapped.append(self._unmapped.pop())
         return read, tuple(unmapped)
 
 
-def _places_from(scan: Scan, place: RunIndex) -> Iterator[RunIndex]:
-    """Yield what a scan reads from a place on."""
-    begin, first = place
-    for at, run_slice in enumerate(scan.slices[begin:], begin):
-        for index in range(first if at == begin else run_slice.start, run_slice.stop):
-            yield at, index
+def _indexes_from(scan: Scan, start: RunIndex) -> Iterator[RunIndex]:
+    """Yield the indexes of the runs that a scan reads, from one index on."""
+    first_slice, first_run = start
+    for slice_index, run_slice in enumerate(scan.slices[first_slice:], first_slice):
+        for index in range(
+            first_run if slice_index == first_slice else run_slice.start, run_slice.stop
+        ):
+            yield slice_index, index
 
 
 def _open_node(message: Open) -> NodeReader | None:
-    """Begin to read through the executor's node; None if there is none to be had."""
+    """Connect to the executor's node; None if it cannot be reached."""
     try:
         address = Address.of_this_executor()
         sock = connect(address, message.settings)

@@ -1,4 +1,4 @@
-"""What a node counts of all that happens, and the record that is made of it."""
+"""Counters of a node, and the metrics made from them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 class Counts:
-    """Counts since the node began.
+    """Counts since the node started.
 
     Attributes:
-        loads: Those of loads, by the names of `Metrics`.
-        topics: Those of each topic.
-        times: How long what is done takes.
-        progress: How far each plan has come.
+        loads: Counts of loads, by the names of `Metrics`.
+        topics: Counts of each topic.
+        times: Durations of hits and of residency.
+        progress: How far each plan has been read.
 
     """
 
@@ -36,16 +36,16 @@ class Counts:
         return f"Counts({self.topics!r}, {self.times!r}, {self.progress!r})"
 
     def metrics(self, store: RunStore, loads: LoadScheduler) -> Metrics:
-        """Return what was counted so far."""
+        """Return the metrics so far."""
         runs = store.runs
         core, accounting = runs.counters, runs.accounting
-        counted: dict[str, Any] = {
+        counts: dict[str, Any] = {
             **self.loads,
             **self.topics.totals(),
             **self.times.histograms(),
         }
         return Metrics(
-            **counted,
+            **counts,
             load_s=loads.load_s.histogram(),
             evicted_by_size=core.evicted,
             evicted_by_ttl=core.expired,
@@ -70,12 +70,12 @@ class Counts:
 
     def check(self, store: RunStore, loads: LoadScheduler) -> None:
         """Assert the identities. For tests."""
-        found, topics = self.metrics(store, loads), self.topics.records()
-        served = found.hits + found.prefetch_hits
-        assert found.requests == served + found.waits + found.misses
-        assert found.inserts == found.runs + found.evictions
-        assert found.evictions == found.evicted_age_s.count
-        assert found.hit_s.count == served
-        assert sum(topic.runs for topic in topics) == found.runs
-        assert sum(topic.kept_bytes for topic in topics) == found.kept_bytes
-        assert sum(topic.evictions for topic in topics) == found.evictions
+        metrics, topics = self.metrics(store, loads), self.topics.records()
+        served = metrics.hits + metrics.prefetch_hits
+        assert metrics.requests == served + metrics.waits + metrics.misses
+        assert metrics.inserts == metrics.runs + metrics.evictions
+        assert metrics.evictions == metrics.evicted_age_s.count
+        assert metrics.hit_s.count == served
+        assert sum(topic.runs for topic in topics) == metrics.runs
+        assert sum(topic.kept_bytes for topic in topics) == metrics.kept_bytes
+        assert sum(topic.evictions for topic in topics) == metrics.evictions

@@ -1,4 +1,4 @@
-"""Starting the node: by the first task that needs it, one at a time."""
+"""Starting the node: the first task that needs it does so, one at a time."""
 
 from __future__ import annotations
 
@@ -32,28 +32,28 @@ _log = logging.getLogger(__name__)
 def connect(address: Address, config: CacheConfig) -> socket.socket:
     """Return a connection to the executor's node, which is started if need be.
 
-    Raises CacheUnavailable if there is none within `config.startup_timeout_s`.
+    Raises CacheUnavailable if no node is reached within `config.startup_timeout_s`.
     """
     try:
         return address.connect(config.request_timeout_s)
     except OSError:
-        pass  # there is none, or none any more
+        pass  # no node is running
     address.prepare()
     deadline_s = time.monotonic() + config.startup_timeout_s
     try:
-        with _elected(address, deadline_s) as lock:
+        with _starter_lock(address, deadline_s) as lock:
             try:
                 return address.connect(config.request_timeout_s)
             except OSError:
                 _start(address, config, lock, deadline_s)
             return address.connect(config.request_timeout_s)
     except OSError as error:
-        raise CacheUnavailable(f"no node could be started: {error}") from error
+        raise CacheUnavailable(f"could not start the node: {error}") from error
 
 
 @contextmanager
-def _elected(address: Address, deadline_s: float) -> Iterator[IO[str]]:
-    """Hold the lock: whoever has it may start a node."""
+def _starter_lock(address: Address, deadline_s: float) -> Iterator[IO[str]]:
+    """Hold the lock: its holder may start a node."""
     with address.lock.open("w") as lock:
         while True:
             try:
@@ -62,7 +62,7 @@ def _elected(address: Address, deadline_s: float) -> Iterator[IO[str]]:
             except BlockingIOError:
                 if time.monotonic() > deadline_s:
                     raise CacheUnavailable(
-                        "another task is still starting the node"
+                        "another task did not start the node within startup_timeout_s"
                     ) from None
                 time.sleep(_POLL_S)
         yield lock
@@ -73,15 +73,15 @@ def _start(
 ) -> None:
     """Start a node; return when it listens.
 
-    The lock is its standard input until then. So it is held on, and nobody starts a
-    second one, if this process is killed meanwhile.
+    The node inherits the lock as its standard input until then. So the lock stays held,
+    and no second node is started, if this process is killed meanwhile.
     """
-    # -P: what lies in the working directory is none of the node's modules.
+    # -P: the working directory is no source of modules for the node.
     command = [sys.executable, "-P", "-m", "sparkcache.node", str(address.executor_dir)]
     command += [str(executor_pid()), msgspec.json.encode(config).decode()]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     with address.log.open("ab") as log:
-        said_before = log.tell()
+        log_offset = log.tell()
         starter = subprocess.Popen(  # noqa: S603 - our own interpreter and module
             command,
             stdin=lock,
@@ -95,9 +95,11 @@ def _start(
     except subprocess.TimeoutExpired:
         starter.kill()
         starter.wait()
-        raise CacheUnavailable("the node did not start in time") from None
+        raise CacheUnavailable(
+            "the node did not start within startup_timeout_s"
+        ) from None
     if status:
-        said = address.log.read_bytes()[said_before:].decode(errors="replace")
-        reason = said.strip().rpartition("\n")[2] or "it said nothing"
+        output = address.log.read_bytes()[log_offset:].decode(errors="replace")
+        reason = output.strip().rpartition("\n")[2] or "no output"
         raise CacheUnavailable(f"the node did not start (status {status}): {reason}")
     _log.info("node started, in %s", address.directory)

@@ -1,7 +1,7 @@
 """How long a node lives: as long as its executor.
 
-An executor ends when its JVM does, which a pidfd tells at once and after any kind of
-death; or, in local mode, when Spark removes the executor's directory while the JVM
+An executor ends when its JVM does, which a pidfd reports at once, however the JVM dies.
+In local mode it also ends when Spark removes the executor's directory while the JVM
 goes on.
 """
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
     from collections.abc import Callable
 
-_LOOK_EVERY_S = 0.5
+_POLL_S = 0.5
 
 
 def watch(
     loop: AbstractEventLoop, *, pid: int, directory: Path, on_end: Callable[[], None]
 ) -> None:
-    """Call `on_end` once the process has ended or the directory is another one."""
+    """Call `on_end` once the process has ended or the directory was replaced."""
     try:
         pidfd = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -30,11 +30,11 @@ def watch(
     identity = _identity(directory)
     has_ended = False
 
-    def look() -> None:
+    def poll() -> None:
         if has_ended:
             return
         if _identity(directory) == identity is not None:
-            loop.call_later(_LOOK_EVERY_S, look)
+            loop.call_later(_POLL_S, poll)
         else:
             end()
 
@@ -46,14 +46,13 @@ def watch(
         on_end()
 
     loop.add_reader(pidfd, end)
-    loop.call_soon(look)
+    loop.call_soon(poll)
 
 
 def executor_pid() -> int:
-    """Return the JVM that this process works for, or else its parent.
+    """Return the pid of the JVM that this process works for, or else of its parent.
 
-    A Python worker is forked by a daemon that the JVM has started, or is started by
-    the JVM itself.
+    A Python worker is started by the JVM, or forked by a daemon that the JVM started.
     """
     pid = os.getppid()
     while pid > 1:

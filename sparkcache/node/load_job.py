@@ -1,11 +1,12 @@
-"""A load under way, and how one is laid out.
+"""A load under way, and how loads are laid out.
 
-Runs of an extent follow one another in the stored bytes, and where a run begins is
-known only once its extent was read as far as that. So a load begins at the nearest
-place known before the run that is wanted and takes in what is missing on the way. It
-ends where a run begins that is here already or that the task does not want, if that
-place is known, otherwise with the extent: then other tasks that want the rest join
-it, and when nobody does it is given up. So bytes are fetched once, whoever waits.
+The runs of an extent are stored one after another, and the offset of a run is known
+only once the extent was read up to it. So a load begins at the last known offset before
+the wanted run and includes the runs in between that are missing. A load ends at the
+first run that is held already or that the task does not want, if the offset of that run
+is known; otherwise it ends with the extent. In that case other tasks that want the rest
+join the load, and it is given up when there are none. So bytes are fetched once,
+however many tasks wait for them.
 """
 
 from __future__ import annotations
@@ -29,26 +30,26 @@ _SMALL_BYTES = 8 << 20
 
 @dataclass(eq=False, slots=True)
 class LoadJob:
-    """One load, from its request to its end.
+    """One load with its waiting sessions, from its request to its end.
 
     Attributes:
-        scan: Whose settings it is made with.
-        begin: Index of its first run among the runs of the extent.
-        load: What to read.
-        skip: Indexes of runs that are passed over.
-        waiters: Tasks that wait, by the index of the run they wait for.
-        next: Index of the run that comes next.
-        pending: A run that is decoded and waits for an answer, if one does.
-        granted: Reserved for a run that is being written.
-        streams: Tasks that will get a run through a pipe, which is not there yet;
-            None in the place of one that is gone.
-        number: Tells it from all others, once it is queued.
-        attempt: 0, or 1 the second time.
-        loader: The loader that was told to prepare it, if one was.
-        over: No other run comes than the one granted; its loader will say Ended.
-        begun_s: When it began.
-        is_fruitful: Whether a run of it was decoded.
-        heard_s: When its loader last said something, or was told to go on.
+        scan: The scan whose settings the load uses.
+        begin: Index of the load's first run among the runs of the extent.
+        load: The load itself.
+        skip: Indexes of the runs that are skipped.
+        waiters: Sessions that wait, by the index of the run they wait for.
+        next: Index of the next run.
+        pending: A decoded run whose loader waits for a reply, if any.
+        granted: Memory reserved for the run that is being written.
+        streams: Sessions to which a run will be streamed once its pipe arrives; None in
+            place of a session that is closed.
+        number: Number of the job, unique once it is queued.
+        attempt: 0, or 1 for the second attempt.
+        loader: The loader that prepares the load, if any.
+        is_ending: Whether no run follows the granted one; the loader will send Ended.
+        begun_s: When the load began.
+        has_decoded: Whether a run of the load was decoded.
+        last_heard_s: When the loader last sent a message, or was last sent a reply.
 
     """
 
@@ -64,17 +65,17 @@ class LoadJob:
     number: int = -1
     attempt: int = 0
     loader: Peer | None = None
-    over: bool = False
+    is_ending: bool = False
     begun_s: float = 0.0
-    is_fruitful: bool = False
-    heard_s: float = 0.0
+    has_decoded: bool = False
+    last_heard_s: float = 0.0
 
     def key(self, index: int) -> RunKey:
         """Return the key of a run, by its index in the load."""
         return RunKey(self.load.ledger, self.load.runs[index])
 
     def span(self, index: int | None = None) -> RunSpan:
-        """Return where in the extent a run lies, or all that is still to come."""
+        """Return the span of one run in the extent, or of all remaining runs."""
         if index is not None:
             first, stop = index, index + 1
         else:
@@ -83,8 +84,8 @@ class LoadJob:
             self.load.ledger, self.load.extent, self.begin + first, self.begin + stop
         )
 
-    def rest(self) -> list[tuple[int, RunKey]]:
-        """Return the runs still to come, with their indexes."""
+    def remaining_runs(self) -> list[tuple[int, RunKey]]:
+        """Return the remaining runs that are not skipped, with their indexes."""
         return [
             (index, self.key(index))
             for index in range(self.next, len(self.load.runs))
@@ -93,30 +94,30 @@ class LoadJob:
 
     @property
     def is_small(self) -> bool:
-        """Whether few stored bytes of it are still to come, about."""
+        """Whether the remaining runs have few stored bytes, by estimate."""
         size, runs = self.load.end - self.load.offset, len(self.load.runs)
         return size * (runs - self.next) <= _SMALL_BYTES * runs
 
     def is_awaited(self) -> bool:
-        """Tell whether somebody waits for a run still to come."""
+        """Return whether any session waits for a remaining run."""
         return any(self.waiters.values())
 
     def waiting(self) -> list[ReaderSession]:
-        """Return all who wait for anything of it."""
+        """Return all sessions that wait for runs of this load."""
         streams = [session for session in self.streams if session is not None]
         return [
             session for sessions in self.waiters.values() for session in sessions
         ] + streams
 
-    def dismiss(self) -> list[ReaderSession]:
-        """Return all who wait for anything of it; they do no longer."""
+    def pop_waiters(self) -> list[ReaderSession]:
+        """Remove and return all sessions that wait for runs of this load."""
         waiting = self.waiting()
         self.waiters.clear()
         self.streams.clear()
         return waiting
 
     def leave(self, session: ReaderSession) -> None:
-        """Forget a task. Its place in line for a pipe stays: the pipe will come."""
+        """Remove a session. Its position in `streams` stays: the pipe will arrive."""
         for waiters in self.waiters.values():
             if session in waiters:
                 waiters.remove(session)
@@ -128,17 +129,17 @@ def lay_out(
     run_slice: RunSlice,
     index: int,
     *,
-    is_here: Callable[[RunKey], bool],
+    is_present: Callable[[RunKey], bool],
     offsets: Mapping[int, int],
 ) -> LoadJob:
-    """Return the load that delivers the run at an index of a slice, and what follows it.
+    """Return a job that loads the run at an index of a slice, and the runs after it.
 
     Args:
-        scan: Whose load it is.
+        scan: The scan whose settings the load uses.
         run_slice: The slice that the run belongs to.
         index: The index of the run in the runs of the slice.
-        is_here: Tells whether a run is held, or being loaded.
-        offsets: Where runs of the extent begin, by their first entry, as far as known.
+        is_present: Returns whether a run is held or being loaded.
+        offsets: The known offsets of runs in the object, by their first entry.
 
     """
     runs, extent = run_slice.runs, run_slice.extent
@@ -148,7 +149,7 @@ def lay_out(
     end = index + 1
     while end < len(runs) and not (
         runs[end].first in offsets
-        and (end >= run_slice.stop or is_here(run_slice.key(end)))
+        and (end >= run_slice.stop or is_present(run_slice.key(end)))
     ):
         end += 1
     extent_end = extent.offset + extent.size_bytes
@@ -163,8 +164,8 @@ def lay_out(
             offsets[runs[end].first] if end < len(runs) else extent_end,
         ),
         frozenset(
-            at - begin
-            for at in range(begin, end)
-            if at != index and is_here(run_slice.key(at))
+            other - begin
+            for other in range(begin, end)
+            if other != index and is_present(run_slice.key(other))
         ),
     )

@@ -1,26 +1,26 @@
-"""Which loads are made, by which loader, and what becomes of what they decode.
+"""Which loader runs which load job, and what becomes of the decoded runs.
 
 Each run is loaded once at a time, however many tasks wait for it: it belongs to one
-flight, from the moment the flight is laid out until the run is delivered or given up.
+load job from the moment the job is laid out until the run is delivered or given up.
 
-A loader asks before it puts a run into shared memory, so the byte limit holds for
-what exists, not for what was noticed afterwards. The answer:
+A loader asks before it puts a run into shared memory, so the byte limit holds at any
+moment, not only after the fact. The scheduler answers:
 
-    Grant     there is room, or room was made by evicting
-    Deny      there is none: who waits for this run gets it through a pipe
-    Cancel    nobody wants it, nor anything that follows
-    later     it is far enough ahead of all its readers
+    Grant     memory is reserved, if need be after evicting other runs
+    Deny      no memory can be reserved: the run is streamed to those who wait for it
+    Cancel    nobody wants this run or any that follows
+    later     the run is far enough ahead of all its readers
 
-Loads that are queued are prepared by a loader that is still busy with another, if they
-are small or it is nearly through: it asks the storage for them, so that they begin
-without waiting for its answer.
+While all loaders are busy, queued jobs are prepared by a busy loader, if they are small
+or its present job is nearly done: the loader requests their bytes, so that they start
+without waiting for the storage.
 
-A load that is far enough ahead gives way to a queued one that somebody waits for;
-otherwise all loaders could wait for readers who wait for a loader. A small one rather
-goes on to its end, since what was sent of it would be sent again.
+A job that is far enough ahead of its readers yields its loader to a queued job that
+somebody waits for; otherwise all loaders could wait for readers that wait for a loader.
+A small job is finished instead, since its bytes would have to be sent again.
 
-A load that fails, or whose loader dies, is made once more for those who still wait.
-The second time, its error is theirs.
+A load that fails, or whose loader dies, is attempted once more for the sessions that
+still wait. If the second attempt fails, they receive the error.
 """
 
 from __future__ import annotations
@@ -57,38 +57,38 @@ if TYPE_CHECKING:
     from sparkcache.node.reader_session import Peer, ReaderSession, RunSpan
     from sparkcache.node.topic_counts import TopicCounts
 
-_MOST_PREPARED = 8  # by each loader
+_MAX_PREPARED = 8  # per loader
 
 _log = logging.getLogger(__name__)
 
 
 class LoadHost(Protocol):
-    """What loads need of the rest of the node."""
+    """The part of the node that the scheduler depends on."""
 
     def is_held(self, key: RunKey) -> bool:
-        """Tell whether a run is there to be served."""
+        """Return whether a run is held."""
 
     def is_wanted(self, span: RunSpan) -> bool:
-        """Tell whether any task waits for a run of a span, or will come to one."""
+        """Return whether any session waits for a run of a span, or will come to one."""
 
     def is_near(self, key: RunKey, span: RunSpan, size_bytes: int) -> bool:
-        """Tell whether one of a run's readers may be read ahead of so far."""
+        """Return whether a run is in the read-ahead window of a reader."""
 
     def reserve(self, key: RunKey, size_bytes: int) -> Slot | None:
-        """Make room for a run; None if there can be none, or others need it more."""
+        """Reserve memory for a run; None if impossible, or if others need it more."""
 
     def reserve_spare(self, key: RunKey, size_bytes: int) -> Slot | None:
-        """Take room for a run if nothing has to go for it."""
+        """Reserve memory for a run if that evicts nothing."""
 
     def unreserve(self, slot: Slot) -> None:
-        """Give back what was reserved."""
+        """Release reserved memory."""
 
     def writable_fd(self, slot: Slot, loader: Peer) -> int | None:
-        """Return a descriptor that a loader needs to write there, if it needs one."""
+        """Return the descriptor that a loader still needs to write a slot, if any."""
 
 
 class LoadedRun(NamedTuple):
-    """A run that a loader hands over, where it lies, and who waits for it."""
+    """A run that a loader has written, and the sessions that wait for it."""
 
     key: RunKey
     span: RunSpan
@@ -97,21 +97,21 @@ class LoadedRun(NamedTuple):
 
 
 class LoadScheduler:
-    """The loads under way and those that wait for a loader.
+    """The load jobs under way and those queued for a loader.
 
     Attributes:
-        load_s: How long they took from their beginning to their first run.
+        load_s: Times from the start of loads to their first run.
 
     """
 
     def __init__(
         self,
-        room: LoadHost,
+        host: LoadHost,
         counts: Counter[str],
         topics: TopicCounts,
         now: Callable[[], float],
     ) -> None:
-        self._room = room
+        self._host = host
         self._count = counts
         self._topics = topics
         self._now = now
@@ -122,7 +122,7 @@ class LoadScheduler:
         self._dying: dict[Peer, Slot] = {}
         self._offsets = Offsets()
         self._numbers = count()
-        self._heard_s = now()
+        self._last_heard_s = now()
         self.load_s = Values(TIMES_S)
 
     def __repr__(self) -> str:
@@ -137,45 +137,45 @@ class LoadScheduler:
     def __contains__(self, key: RunKey) -> bool:
         return key in self._by_key
 
-    # What tasks want
+    # Demand of sessions
 
     def wait(
-        self, session: ReaderSession, place: tuple[int, int], attempt: int = 0
+        self, session: ReaderSession, run_index: tuple[int, int], attempt: int = 0
     ) -> None:
-        """Have a task wait for a run that is not held, loading it if nobody does."""
-        key = session.key(place)
+        """Have a session wait for a run that is not held; load it if need be."""
+        key = session.key(run_index)
         if key not in self._by_key:
-            self.begin(session, place, attempt)
+            self.begin(session, run_index, attempt)
         job, index = self._by_key[key]
         job.waiters.setdefault(index, []).append(session)
         session.waiting = True
 
     def begin(
-        self, session: ReaderSession, place: tuple[int, int], attempt: int = 0
+        self, session: ReaderSession, run_index: tuple[int, int], attempt: int = 0
     ) -> None:
-        """Line up a load of a run that is not here, and of what follows it."""
+        """Queue a job that loads a run that is not held, and the runs after it."""
         assert session.scan is not None
-        run_slice = replace(session.slices[place[0]], stop=session.stop(place))
+        run_slice = replace(session.slices[run_index[0]], stop=session.stop(run_index))
         job = lay_out(
             session.scan,
             run_slice,
-            place[1],
-            is_here=lambda key: key in self._by_key or self._room.is_held(key),
-            offsets=self._offsets.of(run_slice.ledger, run_slice.extent),
+            run_index[1],
+            is_present=lambda key: key in self._by_key or self._host.is_held(key),
+            offsets=self._offsets.for_extent(run_slice.ledger, run_slice.extent),
         )
         job.number = next(self._numbers)
         job.attempt = attempt
-        for index, key in job.rest():
+        for index, key in job.remaining_runs():
             self._by_key[key] = (job, index)
         self._queue.append(job)
 
     def leave(self, session: ReaderSession) -> None:
-        """A task is gone."""
+        """Remove a closed session from all jobs."""
         for job in self._jobs():
             job.leave(session)
 
     def dispatch(self) -> None:
-        """Give loaders work, and decide what can be decided now."""
+        """Give jobs to idle loaders, and answer loaders that can be answered."""
         for peer in list(self._idle):
             job = self._next_queued(peer)
             if job is not None:
@@ -187,50 +187,52 @@ class LoadScheduler:
                 self._decide(peer, job, job.pending)
 
     def tick(self, silence_s: float) -> None:
-        """Time has passed: give up loaders that have been silent for that long."""
+        """Close the loaders that have been silent for `silence_s`."""
         silent_since_s = self._now() - silence_s
         for peer, job in self._busy.items():
-            if job.pending is None and job.heard_s < silent_since_s:
-                _log.warning("a loader was silent for %g s: %s", silence_s, job.load)
-                job.attempt = 1  # who waits has waited long enough
+            if job.pending is None and job.last_heard_s < silent_since_s:
+                _log.warning(
+                    "closing a loader that was silent for %g s: %s", silence_s, job.load
+                )
+                job.attempt = 1  # no second attempt: sessions have waited long enough
                 peer.close()
-        if not self._busy and not self._idle and self._heard_s < silent_since_s:
+        if not self._busy and not self._idle and self._last_heard_s < silent_since_s:
             for job in list(self._queue):
                 self._queue.remove(job)
                 job.attempt = 1
-                self._give_up(job, Refused("there is no loader"))
+                self._give_up(job, Refused("the node has no loader"))
 
-    # What loaders say
+    # Messages of loaders
 
     def loader_ready(self, peer: Peer) -> None:
-        """A loader has begun and waits for work."""
+        """Add a new loader that waits for work."""
         self._idle.append(peer)
 
     def decoded(self, peer: Peer, message: Decoded) -> None:
-        """A loader asks whether it may put a run into shared memory."""
-        job = self._heard(peer)
+        """Record a decoded run; its loader waits for Grant, Deny or Cancel."""
+        job = self._heard_from(peer)
         self._learn(job, message.index, message.offset)
         self._count["lost_entries"] += message.lost_entries
         job.next = message.index
         job.pending = message
-        if not job.is_fruitful:
-            job.is_fruitful = True
-            self.load_s.see(job.heard_s - job.begun_s)
+        if not job.has_decoded:
+            job.has_decoded = True
+            self.load_s.see(job.last_heard_s - job.begun_s)
 
     def skipped(self, peer: Peer, message: Skipped) -> None:
-        """A loader passed over a run."""
-        job = self._heard(peer)
+        """Record that a loader skipped a run."""
+        job = self._heard_from(peer)
         self._learn(job, message.index, message.offset)
         job.next = message.index + 1
 
     def is_granted(self, peer: Peer, has_own_memory: bool) -> bool:
-        """Tell whether a loader was granted room for a run, and of that sort."""
+        """Return whether a loader was granted memory, and memory of that kind."""
         slot = self._busy[peer].granted if peer in self._busy else None
         return slot is not None and (slot.segment is None) == has_own_memory
 
     def loaded(self, peer: Peer, index: int) -> LoadedRun:
-        """A loader hands over a run that it was granted."""
-        job = self._heard(peer)
+        """Return the run that a loader has written into granted memory."""
+        job = self._heard_from(peer)
         slot, job.granted = job.granted, None
         assert slot is not None, "it was granted"
         job.next = index + 1
@@ -240,34 +242,34 @@ class LoadScheduler:
         return LoadedRun(key, job.span(index), slot, waiters)
 
     def streamed(self, peer: Peer, fd: int) -> None:
-        """A loader hands over the end of a pipe that a denied run comes through."""
-        session = self._heard(peer).streams.pop(0)
+        """Pass the end of a pipe to the session that the denied run is streamed to."""
+        session = self._heard_from(peer).streams.pop(0)
         if session is not None:
             self._count["streamed"] += 1
             session.waiting = False
             session.peer.send(Streamed(), fd)
 
     def ended(self, peer: Peer, message: Ended) -> None:
-        """A loader is through with its load."""
-        job = self._heard(peer)
-        topic = self._topics.of(job.load.ledger.topic)
+        """Make a loader idle whose load is over."""
+        job = self._heard_from(peer)
+        topic = self._topics.for_topic(job.load.ledger.topic)
         topic.gets += message.gets
         topic.received_bytes += message.received_bytes
         self._count["retries"] += message.retries
         del self._busy[peer]
         self._idle.append(peer)
-        self._give_up(job, Refused("the load ended before this run"))
+        self._give_up(job, Refused("the load ended before the requested run"))
 
     def failed(self, peer: Peer, message: Failed) -> None:
-        """The storage failed a loader; `ended` follows."""
-        job = self._heard(peer)
-        job.over = True
+        """Record that the storage failed a load; `ended` follows."""
+        job = self._heard_from(peer)
+        job.is_ending = True
         _log.warning("load failed, attempt %d: %s", job.attempt + 1, message.error())
         self._count["failures"] += 1
         self._give_up(job, message)
 
     def loader_gone(self, peer: Peer) -> None:
-        """A loader is of no use any more. It may still write where it was granted."""
+        """Remove a loader. It may still write to the memory it was granted."""
         if peer in self._idle:
             self._idle.remove(peer)
         for queued in self._queue:
@@ -277,28 +279,28 @@ class LoadScheduler:
         if job is None:
             return
         _log.warning("a loader died, attempt %d: %s", job.attempt + 1, job.load)
-        self._count["failures"] += not job.over
+        self._count["failures"] += not job.is_ending
         if job.granted is not None:
             self._dying[peer] = job.granted
-        self._give_up(job, Refused("the loader of this run died"))
+        self._give_up(job, Refused("the loader of the requested run died"))
 
     def loader_ended(self, peer: Peer) -> None:
-        """A loader's process has ended, so that it writes nowhere."""
+        """Release the memory granted to a loader whose process has ended."""
         slot = self._dying.pop(peer, None)
         if slot is not None:
-            self._room.unreserve(slot)
+            self._host.unreserve(slot)
 
     def retire(self) -> Peer | None:
-        """Return a loader that has no work, which is forgotten; None if all have."""
+        """Remove and return an idle loader; None if all are busy."""
         return self._idle.pop() if self._idle else None
 
     def unmap(self, segments: tuple[int, ...]) -> None:
-        """Tell the loaders which segments are none of the ring's any more."""
+        """Tell the loaders which segments the ring has dropped."""
         for peer in (*self._idle, *self._busy):
             peer.send(Unmap(segments))
 
     def waiting(self) -> list[ReaderSession]:
-        """List the tasks that wait, once for each time they do."""
+        """Return the sessions that wait, once for each run they wait for."""
         return [session for job in self._jobs() for session in job.waiting()]
 
     def check(self) -> None:
@@ -310,12 +312,14 @@ class LoadScheduler:
             assert job.key(index) == key
             assert index >= job.next
             assert index not in job.skip
-            assert not job.over or (index == job.next and job.granted)
+            assert not job.is_ending or (index == job.next and job.granted)
         for job in jobs:
-            assert job.pending is None or not (job.is_awaited() or job.over)
+            assert job.pending is None or not (job.is_awaited() or job.is_ending)
             for index, sessions in job.waiters.items():
                 assert not sessions or self._by_key[job.key(index)] == (job, index)
-        assert all(f.loader is None or f.loader in self._busy for f in self._queue)
+        assert all(
+            job.loader is None or job.loader in self._busy for job in self._queue
+        )
         assert not self._idle or all(job.loader for job in self._queue)
         waiting = self.waiting()
         assert len(waiting) == len(set(waiting))
@@ -327,69 +331,69 @@ class LoadScheduler:
         yield from self._queue
 
     def _next_queued(self, peer: Peer) -> LoadJob | None:
-        """Take the next flight that is worth it; those awaited go first."""
-        while jobs := self._open_to(peer):
+        """Take the next wanted job off the queue, awaited first; drop unwanted ones."""
+        while jobs := self._jobs_for(peer):
             job = min(jobs, key=lambda job: not job.is_awaited())
             self._queue.remove(job)
-            if job.is_awaited() or self._room.is_wanted(job.span()):
+            if job.is_awaited() or self._host.is_wanted(job.span()):
                 return job
             self._forget(job)
             if job.loader is not None:
                 job.loader.send(Forget(job.number))
         return None
 
-    def _open_to(self, peer: Peer) -> list[LoadJob]:
-        """List the flights that a loader may take up; those prepared by it go first."""
+    def _jobs_for(self, peer: Peer) -> list[LoadJob]:
+        """Return the queued jobs that a loader prepared, or else unprepared ones."""
         prepared = [job for job in self._queue if job.loader is peer]
         return prepared or [job for job in self._queue if job.loader is None]
 
     def _prepare(self) -> None:
-        """Have busy loaders ask the storage for what they will load next.
+        """Have busy loaders request the bytes of queued jobs.
 
-        That is several small loads, or one that is not, towards the end of the present.
+        A loader prepares several small jobs, or one large job near the end of its own.
         """
         prepared: Counter[Peer | None] = Counter()
         for job in self._queue:
-            prepared[job.loader] += 1 if job.is_small else _MOST_PREPARED
+            prepared[job.loader] += 1 if job.is_small else _MAX_PREPARED
         for job in self._queue:
             if job.loader is not None:
                 continue
-            room = _MOST_PREPARED if job.is_small else 1
+            limit = _MAX_PREPARED if job.is_small else 1
             peers = [
                 peer
-                for peer, present in self._busy.items()
-                if prepared[peer] < room and (job.is_small or present.is_small)
+                for peer, current in self._busy.items()
+                if prepared[peer] < limit and (job.is_small or current.is_small)
             ]
             if peers:
                 peer = min(peers, key=lambda peer: prepared[peer])
-                prepared[peer] += 1 if job.is_small else _MOST_PREPARED
+                prepared[peer] += 1 if job.is_small else _MAX_PREPARED
                 job.loader = peer
                 scan = job.scan
                 peer.send(Prepare(job.number, scan.root, scan.config, job.load))
 
     def _start(self, peer: Peer, job: LoadJob) -> None:
         self._busy[peer] = job
-        self._topics.of(job.load.ledger.topic).loads += 1
-        job.begun_s = job.heard_s = self._now()
+        self._topics.for_topic(job.load.ledger.topic).loads += 1
+        job.begun_s = job.last_heard_s = self._now()
         scan = job.scan
         peer.send(Start(job.number, scan.root, scan.config, job.load, job.skip))
 
     def _decide(self, peer: Peer, job: LoadJob, run: Decoded) -> None:
         """Answer a loader that has decoded a run, or leave it waiting."""
         span, key = job.span(run.index), job.key(run.index)
-        is_wanted = self._room.is_wanted(span)
+        is_wanted = self._host.is_wanted(span)
         if not job.is_awaited():
-            if not self._room.is_wanted(job.span()):
+            if not self._host.is_wanted(job.span()):
                 self._cancel(peer, job)
                 return
-            if is_wanted and not self._room.is_near(key, span, run.size_bytes):
+            if is_wanted and not self._host.is_near(key, span, run.size_bytes):
                 if not self._must_yield(peer):
                     return
                 if not job.is_small:
                     self._preempt(peer, job, run)
                     return
-        # What is only on the way to what is wanted may cost nobody anything.
-        reserve = self._room.reserve if is_wanted else self._room.reserve_spare
+        # A run that is only decoded on the way to a wanted one must evict nothing.
+        reserve = self._host.reserve if is_wanted else self._host.reserve_spare
         slot = reserve(key, run.size_bytes)
         if slot is not None:
             self._grant(peer, job, slot)
@@ -400,36 +404,36 @@ class LoadScheduler:
 
     def _must_yield(self, peer: Peer) -> bool:
         awaited = [job.loader for job in self._queue if job.is_awaited()]
-        over = sum(job.over for job in self._busy.values())
-        return peer in awaited or awaited.count(None) > over
+        ending = sum(job.is_ending for job in self._busy.values())
+        return peer in awaited or awaited.count(None) > ending
 
     def _preempt(self, peer: Peer, job: LoadJob, run: Decoded) -> None:
-        """End a load for the sake of another; what is decoded is not lost."""
-        slot = self._room.reserve(job.key(run.index), run.size_bytes)
+        """End a load in favour of another; the decoded run is kept if possible."""
+        slot = self._host.reserve(job.key(run.index), run.size_bytes)
         if slot is not None:
             self._forget(job, run.index + 1)
-            job.over = True
+            job.is_ending = True
             self._grant(peer, job, slot)
         else:
             self._cancel(peer, job)
 
     def _grant(self, peer: Peer, job: LoadJob, slot: Slot) -> None:
         job.granted = slot
-        writable_fd = self._room.writable_fd(slot, peer)
-        self._answer(peer, job, Grant(slot, last=job.over), writable_fd)
+        writable_fd = self._host.writable_fd(slot, peer)
+        self._answer(peer, job, Grant(slot, last=job.is_ending), writable_fd)
 
     def _deny(self, peer: Peer, job: LoadJob, run: Decoded) -> None:
         self._count["not_admitted"] += 1
         del self._by_key[job.key(run.index)]
         job.next = run.index + 1
         job.streams += job.waiters.pop(run.index, [])
-        topic = self._topics.of(job.load.ledger.topic)
+        topic = self._topics.for_topic(job.load.ledger.topic)
         topic.served_bytes += run.size_bytes * len(job.streams)
         self._answer(peer, job, Deny(len(job.streams)))
 
     def _cancel(self, peer: Peer, job: LoadJob) -> None:
         self._forget(job)
-        job.over = True
+        job.is_ending = True
         self._answer(peer, job, Cancel())
 
     def _answer(
@@ -440,12 +444,12 @@ class LoadScheduler:
         fd: int | None = None,
     ) -> None:
         job.pending = None
-        job.heard_s = self._now()
+        job.last_heard_s = self._now()
         peer.send(answer, fd)
 
     def _give_up(self, job: LoadJob, message: Failed | Refused) -> None:
-        """Forget a flight; those who wait get another, or what went wrong."""
-        waiters = job.dismiss()
+        """Drop a job; its sessions get a second attempt, or the error."""
+        waiters = job.pop_waiters()
         self._forget(job)
         for session in waiters:
             if job.attempt == 0:
@@ -455,14 +459,14 @@ class LoadScheduler:
                 session.peer.send(message)
 
     def _forget(self, job: LoadJob, first: int = 0) -> None:
-        """Promise a flight's runs to nobody any more, from that index on."""
-        for index, key in job.rest():
+        """Unregister the runs of a job, from an index on."""
+        for index, key in job.remaining_runs():
             if index >= first and self._by_key.get(key) == (job, index):
                 del self._by_key[key]
 
-    def _heard(self, peer: Peer) -> LoadJob:
+    def _heard_from(self, peer: Peer) -> LoadJob:
         job = self._busy[peer]
-        job.heard_s = self._heard_s = self._now()
+        job.last_heard_s = self._last_heard_s = self._now()
         return job
 
     def _learn(self, job: LoadJob, index: int, offset: int) -> None:

@@ -1,7 +1,7 @@
-"""A loader process: makes one load after another, for as long as its node lives.
+"""A loader process: runs one load after another, for as long as its node lives.
 
-Forked by the node, which has imported nothing heavy: Arrow, boto3 and the connectors
-are imported here.
+It is forked by the node, which has imported nothing heavy; the loader imports Arrow,
+boto3 and the connectors here.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ if TYPE_CHECKING:
 
 _PR_SET_PDEATHSIG = 1
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
-_KEPT_BYTES = 64 << 20
-_MOST_ON_HEAP_BYTES = 32 << 20  # the most that glibc takes
+_RETAINED_BYTES = 64 << 20
+_MAX_ON_HEAP_BYTES = 32 << 20  # the maximum that glibc accepts
 
 _log = logging.getLogger(__name__)
 
 
 def fork_loader(sock: socket.socket) -> int:
-    """Fork a loader that speaks through a socket; return its pid.
+    """Fork a loader that communicates through a socket; return its pid.
 
-    Of the node's descriptors it keeps the socket and the standard ones.
+    Of the node's descriptors it keeps the socket and the standard streams.
     """
     pid = os.fork()
     if pid:
@@ -74,14 +74,14 @@ def fork_loader(sock: socket.socket) -> int:
 
 
 def run(sock: socket.socket) -> None:
-    """Serve a node until it hangs up, which raises BrokenChannelError."""
+    """Serve a node; raises BrokenChannelError when it closes the connection."""
     loader = _Loader(Channel(sock, ToLoader))
     while True:
         loader.load()
 
 
 class _Loader:
-    """Makes one load after another, and prepares the next ones as it is told."""
+    """Runs one load after another, and prepares later ones on request."""
 
     def __init__(self, channel: Channel[ToLoader]) -> None:
         self._channel = channel
@@ -99,10 +99,10 @@ class _Loader:
         return WritableSegments()
 
     def load(self) -> None:
-        """Wait for a load and make it."""
+        """Wait for a load and run it."""
         start = self._receive()
         if not isinstance(start, Start):
-            raise BrokenChannelError(f"{type(start).__name__} instead of Start")
+            raise BrokenChannelError(f"expected Start, received {type(start).__name__}")
         from sparkcache import connector as connectors
         from sparkcache.fetch import fetch
 
@@ -118,28 +118,28 @@ class _Loader:
                     elif not self._deliver(connector, start, index, raw):
                         break
         except SourceError as error:
-            self._channel.send(Failed.of(error))
+            self._channel.send(Failed.from_error(error))
         spent = self._opener.spent()
         self._channel.send(Ended(spent.gets, spent.received_bytes, spent.retries))
 
     def _deliver(
         self, connector: Connector, start: Start, index: int, raw: RawRun
     ) -> bool:
-        """Decode a run and hand it over, if there is room; tell whether to go on."""
+        """Decode a run and deliver it as the node answers; return whether to go on."""
         from sparkcache.memory.encoded import EncodedRun
 
         ledger = start.load.ledger
         decoded = connector.decode(ledger, raw, start.config.batch_bytes)
         lost = sum(loss.last - loss.first + 1 for loss in decoded.losses)
         schema = connector.schema(ledger.decoding)
-        if decoded.batches:  # they may have further columns, for a resolver
+        if decoded.batches:  # they may have more columns, for the resolver
             schema = decoded.batches[0].schema
         encoded = EncodedRun(decoded, schema)
         self._channel.send(Decoded(index, encoded.size_bytes, raw.offset, lost))
         answer = self._receive()
         match answer:
             case Grant():
-                self._put(encoded, answer.slot, index)
+                self._write(encoded, answer.slot, index)
             case Deny():
                 for _ in range(answer.readers):
                     _stream(self._channel, encoded)
@@ -147,8 +147,8 @@ class _Loader:
                 return False
         return not (isinstance(answer, Grant) and answer.last)
 
-    def _put(self, run: EncodedRun, slot: Slot, index: int) -> None:
-        """Write a run where there is room for it, and say so."""
+    def _write(self, run: EncodedRun, slot: Slot, index: int) -> None:
+        """Write a run into its slot, and report it."""
         if slot.segment is not None:
             self._segments.write(run, slot.segment, slot.offset)
             self._channel.send(Loaded(index))
@@ -162,7 +162,7 @@ class _Loader:
             os.close(fd)
 
     def _receive(self) -> ToLoader:
-        """Return the next message that is about the present load, or a new one."""
+        """Return the next message about the present load, or a new load."""
         while True:
             message, fd = self._channel.receive()
             if fd is not None:
@@ -180,7 +180,7 @@ class _Loader:
                     return message
 
     def _map(self, message: ToLoader, fd: int) -> None:
-        """Map the segment that comes along with a grant."""
+        """Map the segment whose descriptor came with a grant."""
         try:
             if isinstance(message, Grant) and message.slot.segment is not None:
                 self._segments.add(message.slot.segment.number, fd)
@@ -189,35 +189,36 @@ class _Loader:
 
 
 def _stream(channel: Channel[ToLoader], encoded: EncodedRun) -> None:
-    """Write a run to a reader that takes it from a pipe, and may leave."""
-    theirs, ours = os.pipe()
-    # Buffered, because a write that a signal interrupts, SIGCONT too, may be short.
-    with suppress(BrokenPipeError), os.fdopen(ours, "wb") as sink:
+    """Write a run to a pipe whose reader may leave early."""
+    read_end, write_end = os.pipe()
+    # Buffered, because a write interrupted by a signal, even SIGCONT, may be short.
+    with suppress(BrokenPipeError), os.fdopen(write_end, "wb") as sink:
         try:
-            channel.send(Streamed(), theirs)
+            channel.send(Streamed(), read_end)
         finally:
-            os.close(theirs)
+            os.close(read_end)
         encoded.write(sink)
 
 
 def _detach(keep: set[int]) -> None:
-    """Leave nothing of the node in the loader but the descriptors to keep."""
+    """Drop the node's signal handlers and all of its descriptors but those to keep."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     begins = [fd + 1 for fd in sorted(keep)]
     ends = [*sorted(keep)[1:], os.sysconf("SC_OPEN_MAX")]
     for begin, end in zip(begins, ends, strict=True):
-        if begin < end:  # CPython takes an empty range for all there is
+        if begin < end:  # CPython takes an empty range for all descriptors
             os.closerange(begin, end)
 
 
 def _keep_freed_memory() -> None:
-    """Have glibc keep what a run took for the next run, which takes as much again.
+    """Have glibc keep the memory of one run for the next, which needs as much.
 
-    Given back and taken anew, every page of it is faulted in and cleared again.
+    If it were returned to the kernel and allocated again, every page would be faulted
+    in and cleared again.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:  # it is glibc's
-        mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
-        mallopt(_M_MMAP_THRESHOLD, _MOST_ON_HEAP_BYTES)
+    if mallopt is not None:  # glibc only
+        mallopt(_M_TRIM_THRESHOLD, _RETAINED_BYTES)
+        mallopt(_M_MMAP_THRESHOLD, _MAX_ON_HEAP_BYTES)

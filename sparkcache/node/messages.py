@@ -1,19 +1,19 @@
-"""What tasks, the node and its loaders say to each other.
+"""The messages between tasks, the node and its loaders.
 
-    task -> node      Opening, Take, Finish, Reached, EndPlans, Ask, GetTopicMetrics,
-                      GetStatus
-    node -> task      Served and Streamed (with a descriptor), Placed, Failed, Refused,
-                      KeepAlive, Told, TopicMetricsReply, Status
+    task -> node      PackedOpen, Take, Finish, QueryProgress, EndPlans, GetMetrics,
+                      GetTopicMetrics, GetStatus
+    node -> task      Served and Streamed (with a descriptor), ServedFromSegment,
+                      Failed, Refused, KeepAlive, MetricsReply, TopicMetricsReply,
+                      StatusReply
     node -> loader    Start, Grant, Deny, Cancel, Prepare, Forget, Unmap
-    loader -> node    Decoded, Loaded, Streamed (with a descriptor), Passed, Ended,
+    loader -> node    Decoded, Skipped, Loaded, Streamed (with a descriptor), Ended,
                       Failed
 
-Placed and Grant come with the descriptor of a segment that the other side has not got
-yet, Loaded with that of a run that has memory of its own.
+ServedFromSegment and Grant carry the descriptor of a segment if the peer does not have
+it yet. Loaded carries the descriptor of a run that has its own memory.
 
-Every message is one frame: its length, how many descriptors come with it, then
-msgpack. What does not decode to one of the types of its direction ends the
-connection.
+Every message is one frame: its length, the number of attached descriptors, then
+msgpack. A frame that does not decode to a type of its direction ends the connection.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ PROTOCOL_VERSION = 5
 
 
 class Message(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """The base of all messages."""
+    """Base class of all messages."""
 
 
 class PackedSlice(msgspec.Struct, frozen=True, array_like=True):
-    """A stretch, with the number of its ledger among those of the message."""
+    """A slice, with its ledger as an index into the ledgers of the message."""
 
     ledger: int
     extent: Extent
@@ -49,7 +49,7 @@ class PackedSlice(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PackedOpen(Message, frozen=True):
-    """An Open on its way; see `sparkcache.node.packed_open`."""
+    """An Open as it is sent; see `sparkcache.node.packed_open`."""
 
     version: int
     root: str
@@ -65,11 +65,11 @@ class PackedOpen(Message, frozen=True):
 
 
 class Open(Message, frozen=True):
-    """A task begins: what it will read, as whom, and under which settings.
+    """A task's first message: what it will read, as which reader, under which settings.
 
-    `epoch` orders the settings and plans of an application: what a task of a newer
-    stage says holds. `following` are the first stretches of partitions that come
-    after this one, by partition. `group` is whose the topic is, to count by.
+    `epoch` orders the settings and plans of an application: those of the newest stage
+    apply. `following` are the first slices of later partitions, by partition. `group`
+    is the owner of the topic, for the node's counts.
     """
 
     version: int
@@ -83,10 +83,10 @@ class Open(Message, frozen=True):
 
 
 class Take(Message, frozen=True):
-    """Wants a run: by stretch, and by index in its runs.
+    """Asks for a run, by slice and by index in the runs of the slice.
 
-    `read` are runs that the task has finished with since it last spoke, `released`
-    those that it maps no longer, each as (stretch, index).
+    `read` are the runs that the task has read since its last message, `released` those
+    that it has unmapped, each as (slice, index).
     """
 
     run_slice: int
@@ -96,47 +96,47 @@ class Take(Message, frozen=True):
 
 
 class Finish(Message, frozen=True):
-    """Wants no more; says the last things a Take would have said."""
+    """Ends the reading; reports the same as a Take, a last time."""
 
     read: tuple[tuple[int, int], ...] = ()
     released: tuple[tuple[int, int], ...] = ()
 
 
 class QueryProgress(Message, frozen=True):
-    """A query has read topics up to there: by name, whatever their places."""
+    """A query has read its topics, by name without URI, up to these positions."""
 
     query: str
     topics: dict[str, Position]
 
 
 class EndPlans(Message, frozen=True):
-    """These plans are over, by id."""
+    """The plans with these ids are over."""
 
     ids: tuple[str, ...]
 
 
 class GetMetrics(Message, frozen=True):
-    """Wants the node's metrics."""
+    """Asks for the node's metrics."""
 
 
 class GetTopicMetrics(Message, frozen=True):
-    """Wants the node's metrics by topic."""
+    """Asks for the node's metrics by topic."""
 
 
 class GetStatus(Message, frozen=True):
-    """Wants all that the node tells of itself."""
+    """Asks for the node's metrics, topics and plans as JSON."""
 
 
 class Served(Message, frozen=True):
-    """The run, in the descriptor that comes along."""
+    """The requested run, in the attached descriptor."""
 
     size_bytes: int
 
 
 class ServedFromSegment(Message, frozen=True):
-    """The run, in a segment of the ring, and maybe some that follow it in the scan.
+    """The requested run in a segment of the ring, and maybe runs after it in the scan.
 
-    What comes along is the descriptor of the `segment`, if there is one.
+    The descriptor of `segment` is attached, if `segment` is set.
     """
 
     slots: tuple[Slot, ...]
@@ -144,11 +144,11 @@ class ServedFromSegment(Message, frozen=True):
 
 
 class Streamed(Message, frozen=True):
-    """There is no room for this run: it comes through the pipe that comes along."""
+    """No memory was granted for this run: it comes through the attached pipe."""
 
 
 class Failed(Message, frozen=True):
-    """The storage failed; what a SourceError says."""
+    """The storage failed; carries the fields of a SourceError."""
 
     uri: str
     offset: int | None
@@ -156,12 +156,12 @@ class Failed(Message, frozen=True):
     found: str
 
     @classmethod
-    def of(cls, error: SourceError) -> Failed:
-        """Put an error into a message."""
+    def from_error(cls, error: SourceError) -> Failed:
+        """Return the message for an error."""
         return cls(error.uri, error.offset, error.expected, error.found)
 
     def error(self) -> SourceError:
-        """Take the error out again."""
+        """Return the error of the message."""
         return SourceError(
             self.uri, offset=self.offset, expected=self.expected, found=self.found
         )
@@ -174,7 +174,7 @@ class Refused(Message, frozen=True):
 
 
 class KeepAlive(Message, frozen=True):
-    """The run that the task waits for is being seen to: the node lives."""
+    """The node is alive and still loading the run that the task waits for."""
 
 
 class MetricsReply(Message, frozen=True):
@@ -190,13 +190,13 @@ class TopicMetricsReply(Message, frozen=True):
 
 
 class StatusReply(Message, frozen=True):
-    """All that the node tells of itself, as JSON; see `sparkcache.node.status`."""
+    """The node's metrics, topics and plans as JSON; see `sparkcache.node.status`."""
 
     json: bytes
 
 
 class Start(Message, frozen=True):
-    """A loader's next load. Runs at the indexes in `skip` are passed over."""
+    """The loader's next load. Runs at the indexes in `skip` are skipped."""
 
     number: int
     root: str
@@ -206,7 +206,7 @@ class Start(Message, frozen=True):
 
 
 class Prepare(Message, frozen=True):
-    """A load that this loader will be told to start: ask the storage for it now."""
+    """A load that this loader may have to start later: request its bytes now."""
 
     number: int
     root: str
@@ -215,36 +215,36 @@ class Prepare(Message, frozen=True):
 
 
 class Forget(Message, frozen=True):
-    """A load that was prepared will not be started."""
+    """A prepared load will not be started."""
 
     number: int
 
 
 class Grant(Message, frozen=True):
-    """There is room for the run just decoded. After the `last` one the load is over."""
+    """The decoded run may be written to `slot`; the load ends after the `last` one."""
 
     slot: Slot
     last: bool = False
 
 
 class Unmap(Message, frozen=True):
-    """These segments are none of the ring's any more, by number."""
+    """The ring has dropped the segments with these numbers."""
 
     segments: tuple[int, ...]
 
 
 class Deny(Message, frozen=True):
-    """There is none: drop it and go on, once `readers` have got it through pipes."""
+    """No memory for the decoded run: stream it to `readers` readers, then go on."""
 
     readers: int
 
 
 class Cancel(Message, frozen=True):
-    """Drop it, and the rest of the load too."""
+    """Drop the decoded run and the rest of the load."""
 
 
 class Decoded(Message, frozen=True):
-    """A run is decoded, would take that much, and begins there in its object."""
+    """A run is decoded, with its size in memory and its offset in the object."""
 
     index: int
     size_bytes: int
@@ -253,20 +253,20 @@ class Decoded(Message, frozen=True):
 
 
 class Skipped(Message, frozen=True):
-    """A run was passed over, as told; it begins there in its object."""
+    """A run was skipped as requested, with its offset in the object."""
 
     index: int
     offset: int
 
 
 class Loaded(Message, frozen=True):
-    """The run granted is written."""
+    """The granted run is written."""
 
     index: int
 
 
 class Ended(Message, frozen=True):
-    """The load is over, as asked or because it was cancelled; what it cost."""
+    """The load is over, complete or cancelled; carries its costs."""
 
     gets: int
     received_bytes: int

@@ -1,4 +1,4 @@
-"""Where runs begin in their objects, as far as loads have come across them."""
+"""Offsets of runs in their objects, as far as loads have found them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ if TYPE_CHECKING:
 
     from sparkcache.model import Extent, Ledger
 
-_MOST = 200_000  # about 100 bytes each
+_MAX_OFFSETS = 200_000  # about 100 bytes each
 
 
 class Offsets:
-    """Offsets of runs, by their first entries; of the extents used last."""
+    """Offsets of runs by their first entry, for the extents used last."""
 
-    def __init__(self, most: int = _MOST) -> None:
+    def __init__(self, most: int = _MAX_OFFSETS) -> None:
         self._most = most
         self._known = 0
         self._extents: OrderedDict[tuple[Ledger, Extent], dict[int, int]] = (
@@ -26,19 +26,19 @@ class Offsets:
     def __repr__(self) -> str:
         return f"Offsets({self._known} in {len(self._extents)} extents)"
 
-    def of(self, ledger: Ledger, extent: Extent) -> Mapping[int, int]:
-        """Return what is known of an extent."""
+    def for_extent(self, ledger: Ledger, extent: Extent) -> Mapping[int, int]:
+        """Return the known offsets of an extent."""
         return self._extents.get((ledger, extent), {})
 
     def learn(self, ledger: Ledger, extent: Extent, first: int, offset: int) -> None:
-        """Note where the run with that first entry begins."""
+        """Record the offset of the run that starts with an entry."""
         known = self._extents.setdefault((ledger, extent), {})
         self._extents.move_to_end((ledger, extent))
         self._known += first not in known
         known[first] = offset
         while self._known > self._most and len(self._extents) > 1:
-            _, forgotten = self._extents.popitem(last=False)
-            self._known -= len(forgotten)
+            _, dropped = self._extents.popitem(last=False)
+            self._known -= len(dropped)
 
     def check(self) -> None:
         """Assert the invariants. For tests."""

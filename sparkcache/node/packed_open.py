@@ -1,7 +1,7 @@
-"""What a task says first, on its way to the node: each ledger once.
+"""A task's first message in its compact form: each ledger is sent once.
 
-A scan has many stretches of a ledger, and a ledger may be large: how it is decoded is
-part of it, which for a file of a table says what rows of it are deleted.
+A scan has many slices of a ledger, and a ledger may be large: it includes how it is
+decoded, which for a data file of a table includes the list of deleted rows.
 """
 
 from __future__ import annotations
@@ -18,21 +18,30 @@ if TYPE_CHECKING:
 
 
 def packed(message: Open) -> PackedOpen:
-    """Return what to send for a message."""
+    """Return the compact form of a message."""
     numbers: dict[Ledger, int] = {}
 
-    def part(of: RunSlice) -> PackedSlice:
-        number = numbers.setdefault(of.ledger, len(numbers))
-        return PackedSlice(number, of.extent, of.runs, of.start, of.stop, of.at)
+    def pack(run_slice: RunSlice) -> PackedSlice:
+        number = numbers.setdefault(run_slice.ledger, len(numbers))
+        return PackedSlice(
+            number,
+            run_slice.extent,
+            run_slice.runs,
+            run_slice.start,
+            run_slice.stop,
+            run_slice.at,
+        )
 
-    parts = tuple(map(part, message.scan.slices))
-    following = tuple((at, part(of)) for at, of in message.following)
+    slices = tuple(map(pack, message.scan.slices))
+    following = tuple(
+        (partition, pack(run_slice)) for partition, run_slice in message.following
+    )
     return PackedOpen(
         message.version,
         message.scan.root,
         message.scan.config,
         tuple(numbers),
-        parts,
+        slices,
         message.reader,
         message.epoch,
         message.settings,
@@ -43,9 +52,12 @@ def packed(message: Open) -> PackedOpen:
 
 
 def unpacked(opening: PackedOpen) -> Open:
-    """Return the message that was sent so; raises ValueError if it is none."""
-    slices = tuple(_run_slice(of, opening.ledgers) for of in opening.parts)
-    following = [(at, _run_slice(of, opening.ledgers)) for at, of in opening.following]
+    """Return the message of a compact form; raises ValueError if it is invalid."""
+    slices = tuple(_unpack(part, opening.ledgers) for part in opening.parts)
+    following = [
+        (partition, _unpack(part, opening.ledgers))
+        for partition, part in opening.following
+    ]
     return Open(
         opening.version,
         Scan(opening.root, opening.config, slices),
@@ -58,8 +70,8 @@ def unpacked(opening: PackedOpen) -> Open:
     )
 
 
-def _run_slice(of: PackedSlice, ledgers: Sequence[Ledger]) -> RunSlice:
-    if not 0 <= of.ledger < len(ledgers):
-        raise ValueError(f"ledger {of.ledger} of {len(ledgers)}")
-    ledger = ledgers[of.ledger]
-    return RunSlice(ledger, of.extent, of.runs, of.start, of.stop, of.at)
+def _unpack(part: PackedSlice, ledgers: Sequence[Ledger]) -> RunSlice:
+    if not 0 <= part.ledger < len(ledgers):
+        raise ValueError(f"ledger {part.ledger} of a message with {len(ledgers)}")
+    ledger = ledgers[part.ledger]
+    return RunSlice(ledger, part.extent, part.runs, part.start, part.stop, part.at)

@@ -1,17 +1,17 @@
-"""What is loaded before anybody asks for it, and how far.
+"""What is loaded before any task asks for it, and how far ahead.
 
-A task's runs are loaded ahead of it, in as many loads at once as its scan's depth
-allows, and never beyond what it said it will read. Where its partition comes to its
-end, the first runs of the next partition follow that nobody has begun: a task brings
-along what comes after it, since Spark begins the partitions of a scan in order. If
-those are begun elsewhere, that is not tried again.
+A task's runs are loaded ahead of it, in as many parallel loads as its scan's window
+allows, and never beyond the runs that the task will read. Near the end of its
+partition, the first runs of the next partition that has not begun are loaded too: a
+task sends the slices that follow its own, since Spark begins the partitions of a scan
+in order. If those partitions begin on other executors, the node stops loading them.
 
-Where a batch of a stream ends within an extent, the load that brought its end has asked
-for the rest as well. So it goes on for the next batch, as far ahead, if that does not
-keep it waiting for long.
+If a batch of a stream ends within an extent, the load of its end has requested the rest
+of the extent as well. So that load continues for the next batch, within the same
+window, unless it would have to wait for long.
 
-Who is going to read a partition, or such a rest, is a `ReaderSession` as well, one that
-has no peer yet.
+The future reader of such a partition, or of such a rest, is a `ReaderSession` as well,
+one that has no peer of its own yet.
 """
 
 from __future__ import annotations
@@ -38,25 +38,25 @@ if TYPE_CHECKING:
     from sparkcache.node.messages import Open
     from sparkcache.node.reader_session import RunSpan
 
-    ScanId: TypeAlias = tuple[int, str, str]  # stage, plan of partitions, topic
-    RestId: TypeAlias = tuple[str, Consumer]  # a stream's plan, what a batch reads
+    ScanId: TypeAlias = tuple[int, str, str]  # stage, scan, topic
+    RestId: TypeAlias = tuple[str, Consumer]  # a stream's plan, the consumer of a batch
 
-_SHARE = 4  # of the byte limit, all tasks together may be read ahead of
-_MOST_RUNS = 64
+_LIMIT_DIVISOR = 4  # all tasks together are read ahead by 1/4 of the byte limit
+_MAX_RUNS = 64
 
 
 class Held(Protocol):
-    """What has to be known of the runs that are held."""
+    """The part of the store that read-ahead depends on."""
 
     def peek(self, key: RunKey) -> CachedRun[int] | None:
-        """Look up a run without any effect."""
+        """Return a run if it is held, without any effect."""
 
     def abandon(self, run: CachedRun[int]) -> None:
-        """Note that nobody is coming to a run that was loaded ahead."""
+        """Record that no reader is expected for a run that was loaded ahead."""
 
 
 class _Rest(NamedTuple):
-    """What the batch after a stream's begins with, and the scan that ends before it."""
+    """The first slice of a stream's next batch, and the scan that ends before it."""
 
     scan: ScanPrefetch
     session: ReaderSession
@@ -64,7 +64,7 @@ class _Rest(NamedTuple):
 
 
 class ReadAhead:
-    """The scans that are read, and how far ahead of each is loaded."""
+    """The scans being read, and how far each is read ahead."""
 
     def __init__(self, held: Held, loads: LoadScheduler) -> None:
         self._held = held
@@ -76,82 +76,84 @@ class ReadAhead:
         self._early_exits = EarlyExitTracker()
 
     def __repr__(self) -> str:
-        return f"ReadAhead({len(self._scan_of)} tasks, {len(self._unread)} runs unread)"
+        return (
+            f"ReadAhead({len(self._scan_of)} sessions, {len(self._unread)} runs unread)"
+        )
 
     def open(self, session: ReaderSession, message: Open, now_s: float) -> None:
-        """A task has begun to read its partition."""
+        """Add a session that begins to read its partition."""
         scan = self._scan(message)
         scan.begin(session, message.reader.token.part, now_s)
         self._scan_of[session] = scan
-        for part, run_slice in message.following:
+        for partition, run_slice in message.following:
             if (
-                part > scan.frontier
-                and part not in scan.coming
+                partition > scan.frontier
+                and partition not in scan.upcoming
                 and run_slice.is_valid()
             ):
                 follower = ReaderSession(session.peer)
                 follower.begin(
                     Scan(message.scan.root, message.scan.config, (run_slice,))
                 )
-                scan.coming[part] = Follower(follower)
+                scan.upcoming[partition] = Follower(follower)
         for plan in message.plans:
             if plan.is_stream:
-                self._go_on(scan, session, message, plan)
+                self._register_rest(scan, session, message, plan)
 
     def close(self, session: ReaderSession, now_s: float) -> None:
-        """A task is gone. What was loaded for it alone is no better than any other."""
+        """Remove a session; runs loaded ahead for it alone lose their protection."""
         scan = self._scan_of.pop(session, None)
         if scan is None:
             return
         scan.sessions.discard(session)
         scan.idle_since_s = now_s
-        if any(session.coming(1)):
-            scan.depth.leave()
+        if any(session.upcoming(1)):
+            scan.window.leave()
         self._abandon(session)
 
     def tick(self, now_s: float) -> None:
-        """Time has passed: forget the scans that no task was at for long."""
+        """Forget the scans and followers that had no task for a while."""
         for scan_id, scan in list(self._scans.items()):
-            gone = scan.overdue(now_s)
+            overdue = scan.overdue(now_s)
             if not scan.sessions and now_s - scan.idle_since_s >= PATIENCE_S:
                 del self._scans[scan_id]
-                gone += scan.followers()
+                overdue += scan.followers()
                 self._forget_rests(scan)
-            for session in gone:
+            for session in overdue:
                 self._abandon(session)
 
     def taken(self, session: ReaderSession) -> None:
-        """A task asks for a run."""
+        """Record that a session asks for a run."""
         if not session.is_in_order:
-            self._scan_of[session].depth.jump()
+            self._scan_of[session].window.jump()
 
     def served(self, session: ReaderSession, run: CachedRun[int]) -> None:
-        """A task got a run."""
+        """Record that a session was served a run."""
         self._unread.pop(run.key, None)
         if session.is_in_order:
-            self._scan_of[session].depth.read(run.size_bytes)
+            self._scan_of[session].window.read(run.size_bytes)
 
     def loaded(self, key: RunKey, span: RunSpan) -> None:
-        """A run was loaded that nobody waits for yet."""
+        """Record a run that was loaded before any session waits for it."""
         for scan, session in self._readers():
             if session.wants(span):
-                self._unread[key] = scan.depth
+                self._unread[key] = scan.window
                 return
 
     def removed(self, run: CachedRun[int]) -> None:
-        """A run is held no longer."""
-        depth = self._unread.pop(run.key, None)
-        if depth is not None:
-            depth.waste()
+        """Record that a run is no longer held."""
+        window = self._unread.pop(run.key, None)
+        if window is not None:
+            window.waste()
 
     def is_wanted(self, span: RunSpan) -> bool:
-        """Tell whether anybody waits for a run of a span, or will come to one."""
+        """Return whether any session waits for a run of a span, or will come to one."""
         return any(session.wants(span) for _, session in self._readers())
 
     def is_near(
         self, key: RunKey, span: RunSpan, size_bytes: int, config: CacheConfig
     ) -> bool:
-        """Tell whether one of a run's readers may be read ahead of so far."""
+        """Return whether a run is in the read-ahead window of any of its readers."""
         return any(
             self._is_near(session, key, self._most_bytes(scan, size_bytes, config))
             for scan, session in self._readers()
@@ -159,22 +161,22 @@ class ReadAhead:
         )
 
     def advance(self, session: ReaderSession, config: CacheConfig) -> None:
-        """Begin the loads that a task may be read ahead of by."""
+        """Begin the loads that a session's read-ahead window allows."""
         scan = self._scan_of[session]
-        run_bytes = scan.depth.run_bytes or config.run_bytes
+        run_bytes = scan.window.run_bytes or config.run_bytes
         most_bytes = self._most_bytes(scan, run_bytes, config)
-        left_bytes = self._begin_loads(session, run_bytes, most_bytes)
-        if left_bytes > 0:
+        remaining_bytes = self._begin_loads(session, run_bytes, most_bytes)
+        if remaining_bytes > 0:
             follower = scan.follower(session)
             if follower is not None:
-                self._begin_loads(follower, run_bytes, left_bytes)
+                self._begin_loads(follower, run_bytes, remaining_bytes)
 
     def check(self) -> None:
         """Assert the invariants. For tests."""
         self._early_exits.check()
         for scan in self._scans.values():
-            for part, follower in scan.coming.items():
-                assert (part < scan.frontier) == (follower.passed_s is not None)
+            for partition, follower in scan.upcoming.items():
+                assert (partition < scan.frontier) == (follower.passed_s is not None)
                 assert follower.passed_s is None or follower.owner is not None
             assert all(self._scan_of[session] is scan for session in scan.sessions)
         assert all(rest.scan in self._scans.values() for rest in self._rests.values())
@@ -182,44 +184,44 @@ class ReadAhead:
             run = self._held.peek(key)
             assert run is None or run.unread
         assert set(self._scan_of) == {
-            t for s in self._scans.values() for t in s.sessions
+            session for scan in self._scans.values() for session in scan.sessions
         }
 
     def _begin_loads(
-        self, session: ReaderSession, run_bytes: int, left_bytes: int
+        self, session: ReaderSession, run_bytes: int, remaining_bytes: int
     ) -> int:
-        """Begin loads of what a task comes to; return what is left at its end.
+        """Begin loads of a session's next runs; return how many bytes remain.
 
-        What is not held yet is taken to have `run_bytes`.
+        Runs that are not held yet are assumed to have `run_bytes`.
         """
         count = 0
-        for place in session.coming(_MOST_RUNS):
-            if left_bytes <= 0:
+        for run_index in session.upcoming(_MAX_RUNS):
+            if remaining_bytes <= 0:
                 return 0
-            key = session.key(place)
+            key = session.key(run_index)
             run = self._held.peek(key)
             if run is None and key not in self._loads:
-                self._loads.begin(session, place)
-            left_bytes -= run_bytes if run is None else run.size_bytes
+                self._loads.begin(session, run_index)
+            remaining_bytes -= run_bytes if run is None else run.size_bytes
             count += 1
-        return left_bytes if count < _MOST_RUNS else 0
+        return remaining_bytes if count < _MAX_RUNS else 0
 
     def _is_near(self, session: ReaderSession, key: RunKey, most_bytes: int) -> bool:
-        """Tell whether fewer bytes than that lie between a task and a run."""
-        for place in session.coming(_MOST_RUNS):
-            if most_bytes <= 0 or session.key(place) == key:
+        """Return whether fewer than `most_bytes` are between a session and a run."""
+        for run_index in session.upcoming(_MAX_RUNS):
+            if most_bytes <= 0 or session.key(run_index) == key:
                 return most_bytes > 0
-            run = self._held.peek(session.key(place))
+            run = self._held.peek(session.key(run_index))
             most_bytes -= 0 if run is None else run.size_bytes
         return False
 
     def _most_bytes(
         self, scan: ScanPrefetch, size_bytes: int, config: CacheConfig
     ) -> int:
-        """Return how many bytes less than may lie between a task and such a run."""
-        share = config.max_bytes // (_SHARE * max(len(self._scan_of), 1))
+        """Return a scan's window, reduced so that a run of that size still fits."""
+        share = config.max_bytes // (_LIMIT_DIVISOR * max(len(self._scan_of), 1))
         limit_bytes = min(config.read_ahead_bytes, share)
-        return min(scan.depth.bytes, limit_bytes - size_bytes + 1)
+        return min(scan.window.bytes, limit_bytes - size_bytes + 1)
 
     def _readers(self) -> Iterator[tuple[ScanPrefetch, ReaderSession]]:
         for session, scan in self._scan_of.items():
@@ -245,23 +247,24 @@ class ReadAhead:
             )
         return self._scans[scan_id]
 
-    def _go_on(
+    def _register_rest(
         self, scan: ScanPrefetch, session: ReaderSession, message: Open, plan: Plan
     ) -> None:
-        """Note what the batch that comes after a stream's begins with.
+        """Register the first slice of a stream's next batch.
 
-        What was noted for this one, when it was to come, its own tasks read now.
+        Slices registered by earlier batches are removed: the tasks of this batch read
+        them.
         """
         consumer, last = message.reader.consumer, message.scan.slices[-1]
-        for (stream, before), rest in list(self._rests.items()):
-            is_earlier = stream == plan.id and rest.batch < plan.batch
-            if is_earlier and before.topic == consumer.topic:
-                del self._rests[stream, before]
-        left = None if consumer.end is None else last.behind(consumer.end)
-        if left is not None and plan.reads(left.key(left.start)):
-            coming = ReaderSession(session.peer)
-            coming.begin(Scan(message.scan.root, message.scan.config, (left,)))
-            self._rests[plan.id, consumer] = _Rest(scan, coming, plan.batch)
+        for (stream, previous), earlier in list(self._rests.items()):
+            is_earlier = stream == plan.id and earlier.batch < plan.batch
+            if is_earlier and previous.topic == consumer.topic:
+                del self._rests[stream, previous]
+        rest = None if consumer.end is None else last.rest_after(consumer.end)
+        if rest is not None and plan.reads(rest.key(rest.start)):
+            next_session = ReaderSession(session.peer)
+            next_session.begin(Scan(message.scan.root, message.scan.config, (rest,)))
+            self._rests[plan.id, consumer] = _Rest(scan, next_session, plan.batch)
 
     def _forget_rests(self, scan: ScanPrefetch) -> None:
         for rest_id, rest in list(self._rests.items()):
@@ -269,12 +272,12 @@ class ReadAhead:
                 del self._rests[rest_id]
 
     def _abandon(self, session: ReaderSession) -> None:
-        """What was loaded for a task that nobody else comes to may go first."""
-        for place in session.coming(_MOST_RUNS):
-            run = self._held.peek(session.key(place))
+        """Allow runs to be evicted first that were loaded for this session alone."""
+        for run_index in session.upcoming(_MAX_RUNS):
+            run = self._held.peek(session.key(run_index))
             if (
                 run is not None
                 and run.ahead
-                and not self.is_wanted(session.span(place))
+                and not self.is_wanted(session.span(run_index))
             ):
                 self._held.abandon(run)

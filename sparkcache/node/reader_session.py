@@ -1,4 +1,4 @@
-"""A task, as the node sees it."""
+"""The node's view of one connection of a task."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 
 class Peer(Protocol):
-    """Where messages go. Never blocks, never fails: a peer that is gone is closed."""
+    """The other end of a connection; sending never blocks and never fails."""
 
     def send(self, message: Message, fd: int | None = None) -> None:
-        """Send a message; the descriptor stays the caller's."""
+        """Send a message; the caller keeps the descriptor."""
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunSpan:
-    """Consecutive runs of an extent, by their indexes in it; `stop` not included."""
+    """Consecutive runs of an extent, by their indexes; `stop` is not included."""
 
     ledger: Ledger
     extent: Extent
@@ -41,15 +41,18 @@ class RunSpan:
 class ReaderSession:
     """One connection of a task: what it reads, maps and waits for.
 
+    A run is named by its index: the index of its slice, and its index in that slice's
+    runs.
+
     Attributes:
-        peer: Its connection.
-        scan: What it reads; None until it has said so.
-        reading: As what it counts, if there is anything to read.
-        cursor: RunSlice and index of the run it asked for last; or what is before the
-            first, or after the last one.
-        is_in_order: Whether it asked for that run right after the one before it.
+        peer: The connection to the task.
+        scan: What the task reads; None before its first message.
+        partition_read: The accounting of what it reads, if it reads anything.
+        cursor: Index of the run it asked for last; before the first run, or after the
+            last one, if it has asked for none or is done.
+        is_in_order: Whether it asked for that run right after the previous one.
         waiting: Whether it waits for that run.
-        pins: Runs that it maps, by stretch and index.
+        pins: Runs that it maps, by index.
 
     """
 
@@ -61,78 +64,89 @@ class ReaderSession:
     waiting: bool = False
     pins: dict[tuple[int, int], CachedRun[int]] = field(default_factory=dict)
     _next: int = 0
-    _begins: tuple[int, ...] = (0,)
-    _stretch_of: dict[tuple[Ledger, Extent], int] = field(default_factory=dict)
+    _first_ordinals: tuple[int, ...] = (0,)
+    _slice_of: dict[tuple[Ledger, Extent], int] = field(default_factory=dict)
 
     def begin(self, scan: Scan) -> None:
-        """Note what it will read."""
+        """Set what the session will read."""
         self.scan = scan
         lengths = (run_slice.stop - run_slice.start for run_slice in scan.slices)
-        self._begins = (0, *accumulate(lengths))
-        self._stretch_of = {
-            (run_slice.ledger, run_slice.extent): at
-            for at, run_slice in enumerate(scan.slices)
+        self._first_ordinals = (0, *accumulate(lengths))
+        self._slice_of = {
+            (run_slice.ledger, run_slice.extent): slice_index
+            for slice_index, run_slice in enumerate(scan.slices)
         }
 
-    def ask(self, place: tuple[int, int]) -> None:
-        """Note which run it asks for; the next one comes after it."""
-        self.cursor = place
-        self.is_in_order = self.ordinal(place) == self._next
-        self._next = self.ordinal(place) + 1
+    def ask(self, run_index: tuple[int, int]) -> None:
+        """Record the run it asks for."""
+        self.cursor = run_index
+        self.is_in_order = self.ordinal(run_index) == self._next
+        self._next = self.ordinal(run_index) + 1
 
     def finish(self) -> None:
-        """Note that it will ask for nothing more."""
+        """Record that it will not ask for any more runs."""
         self.cursor = (len(self.slices), 0)
-        self._next = self._begins[-1]
+        self._next = self._first_ordinals[-1]
 
     @property
     def slices(self) -> tuple[RunSlice, ...]:
-        """What it reads, in order."""
+        """The slices it reads, in order."""
         return self.scan.slices if self.scan else ()
 
-    def reads(self, place: tuple[int, int]) -> bool:
-        """Tell whether a stretch and index lie in what it said it will read."""
-        at, index = place
+    def reads(self, run_index: tuple[int, int]) -> bool:
+        """Return whether a run is among those that the session will read."""
+        slice_index, index = run_index
         return (
-            0 <= at < len(self.slices)
-            and self.slices[at].start <= index < self.slices[at].stop
+            0 <= slice_index < len(self.slices)
+            and self.slices[slice_index].start <= index < self.slices[slice_index].stop
         )
 
-    def stop(self, place: tuple[int, int]) -> int:
-        """Return the index after the last run that a load of that place should reach.
+    def stop(self, run_index: tuple[int, int]) -> int:
+        """Return the index at which a load that includes a run should stop.
 
-        Of what comes after a jump nothing is known.
+        After a jump only the run itself is loaded, as the next ones are not known.
         """
-        at, index = place
-        return self.slices[at].stop if self.is_in_order else index + 1
+        slice_index, index = run_index
+        return self.slices[slice_index].stop if self.is_in_order else index + 1
 
-    def span(self, place: tuple[int, int]) -> RunSpan:
-        """Return where a run lies, by stretch and index."""
-        run_slice = self.slices[place[0]]
-        return RunSpan(run_slice.ledger, run_slice.extent, place[1], place[1] + 1)
+    def span(self, run_index: tuple[int, int]) -> RunSpan:
+        """Return the span of a run."""
+        run_slice = self.slices[run_index[0]]
+        return RunSpan(
+            run_slice.ledger, run_slice.extent, run_index[1], run_index[1] + 1
+        )
 
-    def key(self, place: tuple[int, int]) -> RunKey:
-        """Return the key of a run, by stretch and index."""
-        return self.slices[place[0]].key(place[1])
+    def key(self, run_index: tuple[int, int]) -> RunKey:
+        """Return the key of a run."""
+        return self.slices[run_index[0]].key(run_index[1])
 
-    def ordinal(self, place: tuple[int, int]) -> int:
-        """Return which of its runs that is, counted from 0."""
-        at, index = place
-        return self._begins[at] + index - self.slices[at].start
+    def ordinal(self, run_index: tuple[int, int]) -> int:
+        """Return the number of a run among the session's runs, from 0."""
+        slice_index, index = run_index
+        return (
+            self._first_ordinals[slice_index] + index - self.slices[slice_index].start
+        )
 
     def wants(self, span: RunSpan) -> bool:
-        """Tell whether it waits for any run of a span, or will come to one."""
-        at = self._stretch_of.get((span.ledger, span.extent))
-        if at is None or at < self.cursor[0]:
+        """Return whether it waits for any run of a span, or will come to one."""
+        slice_index = self._slice_of.get((span.ledger, span.extent))
+        if slice_index is None or slice_index < self.cursor[0]:
             return False
-        run_slice = self.slices[at]
+        run_slice = self.slices[slice_index]
         first = run_slice.start
-        if at == self.cursor[0]:
+        if slice_index == self.cursor[0]:
             first = max(first, self.cursor[1] + (not self.waiting))
         return max(first, span.first) < min(run_slice.stop, span.stop)
 
-    def coming(self, most: int) -> Iterator[tuple[int, int]]:
-        """Yield the places that it comes to next, that many at most."""
-        for ordinal in range(self._next, min(self._next + most, self._begins[-1])):
-            at = bisect_right(self._begins, ordinal) - 1
-            yield at, self.slices[at].start + ordinal - self._begins[at]
+    def upcoming(self, limit: int) -> Iterator[tuple[int, int]]:
+        """Yield the indexes of its next runs, at most `limit`."""
+        for ordinal in range(
+            self._next, min(self._next + limit, self._first_ordinals[-1])
+        ):
+            slice_index = bisect_right(self._first_ordinals, ordinal) - 1
+            yield (
+                slice_index,
+                self.slices[slice_index].start
+                + ordinal
+                - self._first_ordinals[slice_index],
+            )

@@ -1,7 +1,7 @@
-"""Records what a node is asked for, as a trace that can be simulated.
+"""Recording of a node's requests as a trace, which can be simulated.
 
-A trace grows for as long as its node lives, and so does what is remembered to write it:
-about 200 bytes for each run that is asked for.
+A trace grows as long as its node lives, and so does the state needed to write it: about
+200 bytes for each requested run.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _log = logging.getLogger(__name__)
 
 
 class Recorder:
-    """Writes one file in the directory that it is told, if any.
+    """Writes a trace file to the configured directory, if there is one.
 
     Args:
-        now: The time, in seconds from any moment on; never goes backwards.
+        now: The time in seconds from any origin; never decreases.
 
     """
 
@@ -48,7 +48,7 @@ class Recorder:
         return f"Recorder({self._file.name if self._file else 'off'})"
 
     def configure(self, directory: str | None) -> None:
-        """Record there from now on; None: nowhere."""
+        """Record to a directory from now on; None turns recording off."""
         if directory == self._directory:
             return
         self.close()
@@ -57,14 +57,14 @@ class Recorder:
             self._begin(directory)
 
     def close(self) -> None:
-        """Record no more."""
+        """Stop recording."""
         self.flush()
         if self._file is not None:
             self._file.close()
         self._stop()
 
     def flush(self) -> None:
-        """Have what was recorded so far in the file, in whole lines."""
+        """Write what was recorded so far to the file, in whole lines."""
         if self._file is None or not self._lines:
             return
         text = "".join(self._lines)
@@ -72,26 +72,28 @@ class Recorder:
         try:
             self._file.write(text.encode())
         except OSError as error:
-            _log.warning("no more is recorded: %s", error)
+            _log.warning("stopped recording: %s", error)
             self._file.close()
             self._stop()
 
     def begin(self, plans: Iterable[Plan]) -> None:
-        """Plans begin; those known already make no difference."""
+        """Record plans that begin; a plan that is known already changes nothing."""
         for plan in plans:
-            if not plan.is_stream:  # what streams begin, `move` tells
+            if not plan.is_stream:  # `move` records the batches of streams
                 self._event(Begin(plan))
 
     def move(self, plans: Iterable[Plan]) -> None:
-        """Streams begin batches, or are done with them."""
+        """Record streams that begin a batch, or have finished one."""
         for plan in plans:
             if plan.batch > self._batches.get(plan.id, 0):
                 self._batches[plan.id] = plan.batch
                 self._event(Begin(plan))
 
     def end(self, plan_ids: tuple[str, ...]) -> None:
-        """Plans end."""
-        for plan_id in [one for one in self._batches if one.startswith(plan_ids)]:
+        """Record that plans end."""
+        for plan_id in [
+            known_id for known_id in self._batches if known_id.startswith(plan_ids)
+        ]:
             del self._batches[plan_id]
         self._event(Over(plan_ids))
 
@@ -104,7 +106,7 @@ class Recorder:
         first: Position,
         stop: Position,
     ) -> None:
-        """A task begins to read a partition."""
+        """Record that a task begins to read a partition."""
         if self._writer is not None:
             number = self._tasks[partition_read] = self._opened
             self._opened += 1
@@ -113,7 +115,7 @@ class Recorder:
     def take(
         self, partition_read: PartitionRead, run_slice: RunSlice, index: int
     ) -> None:
-        """A task comes to a run."""
+        """Record that a task asks for a run."""
         number = self._tasks.get(partition_read)
         if number is None:
             return
@@ -123,20 +125,20 @@ class Recorder:
         self._event(Take(number, key))
 
     def finish(self, partition_read: PartitionRead, key: RunKey) -> None:
-        """A task has finished with a run that it came to."""
+        """Record that a task has read a run."""
         number = self._tasks.get(partition_read)
         if number is not None:
             self._run(key, 1)
             self._event(Read(number, key))
 
     def leave(self, partition_read: PartitionRead) -> None:
-        """A task ends."""
+        """Record that a task ends."""
         number = self._tasks.pop(partition_read, None)
         if number is not None:
             self._event(Close(number))
 
     def size(self, key: RunKey, size_bytes: int) -> None:
-        """It is known what a run takes in memory."""
+        """Record the size of a run in memory."""
         if self._writer is not None:
             self._sizes[key] = size_bytes
 
@@ -146,7 +148,7 @@ class Recorder:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = path.open("xb", buffering=0)
         except OSError as error:
-            _log.warning("nothing is recorded: %s", error)
+            _log.warning("could not start recording: %s", error)
             return
         self._since_s = self._now()
         self._writer = TraceWriter(self._lines.append)
@@ -160,7 +162,7 @@ class Recorder:
         self._batches.clear()
 
     def _run(self, key: RunKey, stored_bytes: int) -> None:
-        """Have a run known, and its size as soon as that is."""
+        """Write a run to the trace, with its size if it is known."""
         if self._writer is not None:
             size_bytes = self._sizes.get(key)
             self._writer.run(self._time_s(), key, stored_bytes, size_bytes)

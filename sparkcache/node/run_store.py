@@ -1,8 +1,8 @@
-"""The runs that a node holds, and the memory in which they lie.
+"""The runs that a node holds, and the memory that they are stored in.
 
-Joins what decides (the cache, of either engine) with what it decides about: descriptors
-of runs that have memory of their own, and the segments of a ring. What the cache gives
-up is freed here and nowhere else.
+Connects the cache (of either engine), which decides, with the memory: descriptors of
+runs that have their own memory, and the segments of a ring. All runs that the cache
+removes are freed here.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from sparkcache.model import RunKey, Slot
     from sparkcache.node.reader_session import Peer
 
-# What a pass lets go of at most, 1 to 5 ms of work: a descriptor costs 6 us to close,
-# and its memory 0.2 ms a MiB.
+# Limits of one pass of expiry, 1 to 5 ms of work: a descriptor costs 6 us to close,
+# and its memory 0.2 ms per MiB.
 _PASS_RUNS = 128
 _PASS_BYTES = 16 << 20
 
@@ -34,15 +34,15 @@ class RunStore:
     """Runs in shared memory, by key.
 
     Args:
-        settings: The limits and the policy to begin with.
-        now: The time, in seconds from any moment on; never goes backwards.
+        settings: The initial limits and policy.
+        now: The time in seconds from any origin; never decreases.
         close_fd: Closes a descriptor.
-        on_free: Told of every run that is held no longer.
+        on_free: Called with every run that is no longer held.
 
     Attributes:
-        planned: What decides.
-        peak_bytes: The most that was ever held.
-        close_fd: As given.
+        planned: The cache, with the plans that guide it.
+        peak_bytes: The most bytes ever held.
+        close_fd: Closes a descriptor.
 
     """
 
@@ -56,12 +56,12 @@ class RunStore:
     ) -> None:
         self.planned = PlannedCache[int](settings)
         self.peak_bytes = 0
-        self._coming: Settings | None = None  # once nothing is overdue by the present
+        self._pending_settings: Settings | None = None  # applied once no run is overdue
         self._now = now
         self.close_fd = close_fd
         self._on_free = on_free
         self._segments = Segments()
-        self._gone: tuple[int, ...] = ()
+        self._freed_segments: tuple[int, ...] = ()
         self._pass_runs = _PASS_RUNS
 
     def __repr__(self) -> str:
@@ -69,35 +69,35 @@ class RunStore:
 
     @property
     def runs(self) -> Engine[int]:
-        """The cache, of whichever engine."""
+        """The cache, of either engine."""
         return self.planned.runs
 
-    # Memory for a run, and the run in it
+    # Memory for runs, and runs in memory
 
     def reserve(self, key: RunKey, size_bytes: int) -> Slot | None:
-        """Make room for a run; None if there can be none, or others need it more."""
+        """Reserve memory for a run; None if impossible, or if others need it more."""
         now_s = self._now()
         if self._changes_engine():
             return None
-        if not self.runs.has_spare(size_bytes):  # then what is overdue goes first
+        if not self.runs.has_spare(size_bytes):  # overdue runs are evicted first
             self.free(self.runs.expire(now_s, self._pass_runs, size_bytes))
         slot, evicted = self.planned.reserve(key, size_bytes, now_s)
         self.free(evicted)
         if len(self._segments) > len(self.runs.segments):
-            self._follow()
-        if slot is not None and not self._exists(slot):
+            self._drop_unused_segments()
+        if slot is not None and not self._ensure_segment(slot):
             self.runs.unreserve(slot)
             slot = None
         self.peak_bytes = max(self.peak_bytes, self.runs.held_bytes)
         return slot
 
     def reserve_spare(self, key: RunKey, size_bytes: int) -> Slot | None:
-        """Take room for a run if nothing has to go for it."""
-        spare = self.runs.has_spare(size_bytes)
-        return self.reserve(key, size_bytes) if spare else None
+        """Reserve memory for a run if that evicts nothing."""
+        has_spare = self.runs.has_spare(size_bytes)
+        return self.reserve(key, size_bytes) if has_spare else None
 
     def writable_fd(self, slot: Slot, loader: Peer) -> int | None:
-        """Return a descriptor that a loader needs to write there, if it needs one."""
+        """Return the descriptor that a loader still needs to write a slot, if any."""
         return (
             None
             if slot.segment is None
@@ -107,13 +107,13 @@ class RunStore:
     def insert(
         self, key: RunKey, slot: Slot, fd: int | None, *, ahead: bool
     ) -> CachedRun[int] | None:
-        """Keep a run that was written; None if it is here already.
+        """Hold a run that was written; None if it is held already.
 
-        The descriptor is that of its own memory, if it has that.
+        The descriptor is that of the run's own memory, if it has its own.
         """
         now_s = self._now()
         overdue = self.runs.expire_run(key, now_s)
-        if overdue is not None:  # or it would be kept in the place of this one
+        if overdue is not None:  # or it would be held instead of this one
             self.free([overdue])
         value = -1 if fd is None else fd
         run = self.planned.insert(key, value, slot=slot, now_s=now_s, ahead=ahead)
@@ -124,25 +124,25 @@ class RunStore:
     # Reading
 
     def peek(self, key: RunKey) -> CachedRun[int] | None:
-        """Look up a run without any effect."""
+        """Return a run if it is held, without any effect."""
         return self.runs.peek(key, self._now())
 
     def abandon(self, run: CachedRun[int]) -> None:
-        """Note that nobody is coming to a run that was loaded ahead."""
+        """Record that no reader is expected for a run that was loaded ahead."""
         self.runs.abandon(run)
 
     def take(
         self, partition_read: PartitionRead, key: RunKey, now_s: float
     ) -> CachedRun[int] | None:
-        """Look up the run that a reader comes to; None if it has to be loaded."""
+        """Return the run that a reader asks for; None if it has to be loaded."""
         return self.planned.take(partition_read, key, now_s)
 
     def finish(self, partition_read: PartitionRead, ordinal: int, key: RunKey) -> None:
-        """Note that a reader has finished with a run."""
+        """Record that a reader has read a run."""
         self.free(self.planned.finish(partition_read, ordinal, key, self._now()))
 
-    def hand_over(self, runs: Sequence[CachedRun[int]], reader: Peer) -> None:
-        """Send a reader a run; or several, if all are in segments it has got."""
+    def send_runs(self, runs: Sequence[CachedRun[int]], reader: Peer) -> None:
+        """Send a reader one run; or several, if all are in segments that it has."""
         first = runs[0].slot
         if first.segment is None:
             reader.send(Served(first.size_bytes), runs[0].value)
@@ -152,49 +152,49 @@ class RunStore:
         reader.send(ServedFromSegment(tuple(run.slot for run in runs), number), fd)
 
     def can_follow(self, run: CachedRun[int], first: Slot, reader: Peer) -> bool:
-        """Tell whether a run can be handed over together with another one."""
+        """Return whether a run can be sent together with another one."""
         segment = run.slot.segment
         if segment is None or first.segment is None:
             return False
         return segment == first.segment or self._segments.is_known(segment, reader)
 
-    # Time, and changes
+    # Time, and changes of settings
 
     def configure(self, settings: Settings) -> None:
-        """Take over new settings with the next `expire` that is not behind."""
-        self._coming = settings
+        """Apply new settings at the next `expire` that leaves no run overdue."""
+        self._pending_settings = settings
 
     def expire(self) -> bool:
-        """Let go of some of what has outlived its time; tell whether there is more.
+        """Evict some of the overdue runs; return whether more are overdue.
 
-        Nobody waits for longer than that takes, and nobody is served what is overdue.
+        Each call is short, so that nobody waits long; overdue runs are never served.
         """
         now_s = self._now()
         self.planned.expire_ended_streams(now_s)
         self.free(self.runs.expire(now_s, self._pass_runs, _PASS_BYTES))
-        if self._coming is not None and not self.runs.is_behind(now_s):
-            self._change(self._coming, now_s)
-        self._follow()
+        if self._pending_settings is not None and not self.runs.is_behind(now_s):
+            self._change(self._pending_settings, now_s)
+        self._drop_unused_segments()
         return self.runs.is_behind(now_s)
 
     def end(self, plan_ids: Iterable[str]) -> None:
-        """Forget plans for good, and what nobody else waits for."""
+        """Remove plans for good, and the runs that only they expected."""
         self.free(self.planned.end(plan_ids, self._now()))
 
-    def discarded(self) -> tuple[int, ...]:
-        """Return the numbers of segments that were freed since the last time."""
-        gone, self._gone = self._gone, ()
-        return gone
+    def take_freed_segments(self) -> tuple[int, ...]:
+        """Return the numbers of the segments freed since the last call."""
+        freed, self._freed_segments = self._freed_segments, ()
+        return freed
 
     def free(self, removed: Iterable[CachedRun[int]]) -> None:
-        """Free what the cache has given up."""
+        """Free the memory of runs that the cache has removed."""
         for run in removed:
             self._on_free(run)
             if run.slot.segment is None:
                 self.close_fd(run.value)
 
     def close(self) -> None:
-        """Let go of all segments; what readers map stays as it is."""
+        """Release all segments; readers keep their mappings."""
         self._segments.close()
 
     def check(self) -> None:
@@ -204,28 +204,28 @@ class RunStore:
         for run in self.runs.runs():
             assert run.slot.segment is None or run.slot.segment in self._segments
 
-    def _follow(self) -> None:
-        """Free the segments that the ring does without."""
-        self._gone += self._segments.keep_only(self.runs.segments)
+    def _drop_unused_segments(self) -> None:
+        """Free the segments that the ring no longer uses."""
+        self._freed_segments += self._segments.keep_only(self.runs.segments)
 
-    def _exists(self, slot: Slot) -> bool:
-        """Create the segment that a run will lie in, unless it is there."""
+    def _ensure_segment(self, slot: Slot) -> bool:
+        """Create the segment of a slot, unless it exists; return whether it does."""
         if slot.segment is None or slot.segment in self._segments:
             return True
-        self._follow()
+        self._drop_unused_segments()
         try:
             self._segments.create(slot.segment)
         except OSError as error:
-            _log.warning("no memory for a segment: %s", error)
+            _log.warning("could not create a segment: %s", error)
             return False
         return True
 
     def _changes_engine(self) -> bool:
-        coming, present = self._coming, self.runs.settings
-        return coming is not None and _kind(coming) != _kind(present)
+        pending, current = self._pending_settings, self.runs.settings
+        return pending is not None and _engine_kind(pending) != _engine_kind(current)
 
     def _change(self, settings: Settings, now_s: float) -> None:
-        """Take over settings; if that is another engine, once nobody reads here."""
+        """Apply settings; another engine only once no reader has pinned a run."""
         if not self._changes_engine():
             self.free(self.runs.configure(settings, now_s))
         else:
@@ -233,8 +233,8 @@ class RunStore:
             if not self.runs.is_idle:
                 return
             self.planned.change_engine(settings)
-        self._coming = None
+        self._pending_settings = None
 
 
-def _kind(settings: Settings) -> bool | None:
+def _engine_kind(settings: Settings) -> bool | None:
     return None if settings.ring is None else settings.ring.copies

@@ -1,4 +1,4 @@
-"""A scan that tasks are at, and the partitions of it that nobody has begun."""
+"""Read-ahead of one scan, and of its partitions that have not begun."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ if TYPE_CHECKING:
     from sparkcache.fetch.read_ahead_window import ReadAheadWindow
     from sparkcache.node.reader_session import ReaderSession
 
-_MOST_MISSED = 2
+_MAX_MISSED = 2
 PATIENCE_S = 2.0  # between the end of a task and the next one of its scan
 
 
 @dataclass(eq=False, slots=True)
 class Follower:
-    """Who is going to read a partition that was not begun.
+    """The future reader of a partition that has not begun.
 
     Attributes:
-        task: The reader to come.
-        owner: The task after whose partition it is loaded for, once it is.
-        passed_s: When a later partition was begun, if one was.
+        session: The future reader.
+        owner: The session after whose partition this one is loaded, if any.
+        passed_s: When a later partition began, if one did.
 
     """
 
@@ -33,61 +33,72 @@ class Follower:
 
 @dataclass(eq=False, slots=True)
 class ScanPrefetch:
-    """What is known of a scan.
+    """The read-ahead state of a scan.
 
     Attributes:
-        depth: How far ahead of it is loaded.
-        frontier: The last of its partitions that was begun.
-        tasks: Its tasks that are open.
-        coming: Partitions that were not begun.
-        missed: How many of them were loaded for and begun elsewhere, since one was not.
-        idle_since_s: When its last task ended, unless one is open.
+        window: How far the scan is read ahead.
+        frontier: The last of its partitions that has begun.
+        sessions: Its sessions that are open.
+        upcoming: Followers by partition, for partitions that have not begun.
+        missed: How many loaded partitions in a row began elsewhere.
+        idle_since_s: When its last session ended, unless one is open.
 
     """
 
-    depth: ReadAheadWindow
+    window: ReadAheadWindow
     frontier: int = -1
     sessions: set[ReaderSession] = field(default_factory=set)
-    coming: dict[int, Follower] = field(default_factory=dict)
+    upcoming: dict[int, Follower] = field(default_factory=dict)
     missed: int = 0
     idle_since_s: float = 0.0
 
-    def begin(self, session: ReaderSession, part: int, now_s: float) -> None:
-        """Note that a partition was begun: those before it are, too, or never."""
+    def begin(self, session: ReaderSession, partition: int, now_s: float) -> None:
+        """Record that a partition began; earlier ones began elsewhere or never will."""
         self.sessions.add(session)
-        self.frontier = max(self.frontier, part)
-        begun = self.coming.pop(part, None)
+        self.frontier = max(self.frontier, partition)
+        begun = self.upcoming.pop(partition, None)
         if begun is not None and begun.owner is not None:
             self.missed = 0
-        for at, follower in list(self.coming.items()):
-            if at < part and follower.owner is None:
-                del self.coming[at]
-            elif at < part and follower.passed_s is None:
+        for other, follower in list(self.upcoming.items()):
+            if other < partition and follower.owner is None:
+                del self.upcoming[other]
+            elif other < partition and follower.passed_s is None:
                 follower.passed_s = now_s
 
     def follower(self, session: ReaderSession) -> ReaderSession | None:
-        """Return who comes after a task's partition, each after one task."""
-        owned = (it for it in self.coming.values() if it.owner is session)
+        """Return the future reader to load for after a session's partition, if any.
+
+        Each follower is loaded for one session.
+        """
+        owned = (
+            candidate
+            for candidate in self.upcoming.values()
+            if candidate.owner is session
+        )
         follower = next(owned, None)
-        if follower is None and self.missed < _MOST_MISSED:
-            free = [at for at, it in self.coming.items() if it.owner is None]
+        if follower is None and self.missed < _MAX_MISSED:
+            free = [
+                partition
+                for partition, candidate in self.upcoming.items()
+                if candidate.owner is None
+            ]
             if free:
-                follower = self.coming[min(free)]
+                follower = self.upcoming[min(free)]
                 follower.owner = session
         return None if follower is None else follower.session
 
     def followers(self) -> Iterator[ReaderSession]:
-        """Yield those that runs are loaded for."""
-        for follower in self.coming.values():
+        """Yield the future readers that runs are loaded for."""
+        for follower in self.upcoming.values():
             if follower.owner is not None:
                 yield follower.session
 
     def overdue(self, now_s: float) -> list[ReaderSession]:
-        """Forget those passed for long; return for whom was loaded in vain."""
+        """Remove followers passed long ago; return the sessions loaded for in vain."""
         passed = [
-            at
-            for at, follower in self.coming.items()
+            partition
+            for partition, follower in self.upcoming.items()
             if follower.passed_s is not None and now_s - follower.passed_s >= PATIENCE_S
         ]
         self.missed += len(passed)
-        return [self.coming.pop(at).session for at in passed]
+        return [self.upcoming.pop(partition).session for partition in passed]

@@ -1,4 +1,4 @@
-"""The node's event loop: sockets, loaders and timers, and the Service they drive."""
+"""The node's event loop: sockets, loaders and timers, which drive the Service."""
 
 from __future__ import annotations
 
@@ -45,23 +45,23 @@ if TYPE_CHECKING:
     from sparkcache.node.reader_session import Peer
 
 _TICK_S = 0.5
-_PAUSE_S = 0.1
-_SPARE_DESCRIPTORS = 512
+_RETRY_S = 0.1
+_RESERVED_DESCRIPTORS = 512
 
 _log = logging.getLogger(__name__)
 
 
 def serve(address: Address, config: CacheConfig, executor_pid: int) -> None:
-    """Listen, tell the starter so by ending its wait, and serve until the end.
+    """Listen, report this by ending the calling process, and serve until the end.
 
-    The process that calls this ends at once, with status 0; the node goes on as a
-    child in a session of its own.
+    The calling process exits with status 0; the node goes on as a child in a session of
+    its own.
     """
     listener = address.listen()
     if os.fork():
         os._exit(0)
     os.setsid()
-    _let_go_of_standard_input()
+    _release_standard_input()
     loop = asyncio.new_event_loop()
     server = _Server(loop, listener, config)
     watch(loop, pid=executor_pid, directory=address.executor_dir, on_end=loop.stop)
@@ -71,7 +71,7 @@ def serve(address: Address, config: CacheConfig, executor_pid: int) -> None:
     finally:
         address.remove_socket()
         server.close()
-        _log.info("node ends: %s", server.service.metrics())
+        _log.info("node ended: %s", server.service.metrics())
 
 
 class _Server:
@@ -84,7 +84,7 @@ class _Server:
         self._dying: dict[int, Peer] = {}
         self.service = Service(
             config,
-            max_runs=_most_runs(),
+            max_runs=_max_runs(),
             now=loop.time,
             close_fd=os.close,
             on_configure=self._adjust_loaders,
@@ -106,13 +106,13 @@ class _Server:
         self._loop.call_later(_TICK_S, self._tick)
         self.service.tick()
         for pid in list(self._dying):
-            self._bury(pid)
+            self._reap(pid)
 
     def _expire(self) -> None:
         again_s = _TICK_S
         try:
             if self.service.expire():
-                again_s = 0  # and yet after what has come meanwhile
+                again_s = 0  # after the messages received meanwhile
         finally:
             self._loop.call_later(again_s, self._expire)
 
@@ -123,32 +123,32 @@ class _Server:
         try:
             sock, _ = self._listener.accept()
         except OSError as error:
-            _log.warning("no connection: %s", error)
-            # Later, so that a want of descriptors does not keep the node busy.
+            _log.warning("could not accept a connection: %s", error)
+            # Later, so that a lack of descriptors does not keep the node busy.
             self._loop.remove_reader(self._listener)
-            self._loop.call_later(_PAUSE_S, self._listen)
+            self._loop.call_later(_RETRY_S, self._listen)
             return
         try:
             require_same_user(sock)
         except OSError as error:
-            _log.warning("connection refused: %s", error)
+            _log.warning("refused a connection: %s", error)
             sock.close()
             return
         _TaskConnection(self._loop, self.service, sock)
 
     def _adjust_loaders(self, config: CacheConfig) -> None:
-        wanted = config.loaders or len(os.sched_getaffinity(0))
-        while len(self._loaders) < wanted:
+        target = config.loaders or len(os.sched_getaffinity(0))
+        while len(self._loaders) < target:
             try:
                 self._start_loader()
             except OSError as error:
-                _log.warning("no loader could be started: %s", error)
-                self._loop.call_later(_PAUSE_S, self._restart_loaders)
+                _log.warning("could not start a loader: %s", error)
+                self._loop.call_later(_RETRY_S, self._restart_loaders)
                 break
-        while len(self._loaders) > wanted:
+        while len(self._loaders) > target:
             peer = self.service.loads.retire()
             if peer is None:
-                break  # it is retired when its load has ended
+                break  # all are busy: one is retired when its load has ended
             peer.close()
             self._kill(self._loaders.pop(peer), peer)
 
@@ -164,13 +164,17 @@ class _Server:
             self._loop,
             ours,
             FromLoader,
-            on_message=lambda message, fd: self._loader_says(channel, message, fd),
-            on_close=lambda: self._loader_gone(channel),
+            on_message=lambda message, fd: self._on_loader_message(
+                channel, message, fd
+            ),
+            on_close=lambda: self._on_loader_close(channel),
         )
         self._loaders[channel] = pid
         self.service.loader_ready(channel)
 
-    def _loader_says(self, peer: Peer, message: FromLoader, fd: int | None) -> None:
+    def _on_loader_message(
+        self, peer: Peer, message: FromLoader, fd: int | None
+    ) -> None:
         service = self.service
         match message:
             case Decoded():
@@ -192,24 +196,24 @@ class _Server:
             case _:
                 peer.close()
 
-    def _loader_gone(self, peer: Peer) -> None:
+    def _on_loader_close(self, peer: Peer) -> None:
         pid = self._loaders.pop(peer, None)
         if pid is None:
             return  # retired
         self.service.loader_gone(peer)
         self._kill(pid, peer)
-        # Later, so that a loader that cannot live does not keep the node busy.
-        self._loop.call_later(_PAUSE_S, self._restart_loaders)
+        # Later, so that a loader that dies at once does not keep the node busy.
+        self._loop.call_later(_RETRY_S, self._restart_loaders)
 
     def _restart_loaders(self) -> None:
         self._adjust_loaders(self.service.config)
 
     def _kill(self, pid: int, peer: Peer) -> None:
-        os.kill(pid, signal.SIGKILL)  # nobody else has this pid while it is not buried
+        os.kill(pid, signal.SIGKILL)  # no other process has this pid until it is reaped
         self._dying[pid] = peer
-        self._bury(pid)
+        self._reap(pid)
 
-    def _bury(self, pid: int) -> None:
+    def _reap(self, pid: int) -> None:
         if os.waitpid(pid, os.WNOHANG)[0]:
             self.service.loader_ended(self._dying.pop(pid))
 
@@ -220,11 +224,11 @@ class _TaskConnection:
     ) -> None:
         self._service = service
         self._channel = PatientChannel[FromTask](
-            loop, sock, FromTask, on_message=self._says, on_close=self._gone
+            loop, sock, FromTask, on_message=self._on_message, on_close=self._on_close
         )
         self._session = ReaderSession(self._channel)
 
-    def _says(self, message: FromTask, fd: int | None) -> None:
+    def _on_message(self, message: FromTask, fd: int | None) -> None:
         if fd is not None:
             os.close(fd)
         service, session = self._service, self._session
@@ -252,24 +256,24 @@ class _TaskConnection:
         try:
             self._service.open(self._session, unpacked(message))
         except ValueError as error:
-            _log.warning("a task asked for what there is not: %s", error)
+            _log.warning("closing a task's connection: %s", error)
             self._channel.close()
 
-    def _gone(self) -> None:
+    def _on_close(self) -> None:
         self._service.close(self._session)
 
 
-def _let_go_of_standard_input() -> None:
-    """Close what the starter was given to hold until the node listens."""
+def _release_standard_input() -> None:
+    """Close the lock that the starter passed as standard input."""
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
 
 
-def _most_runs() -> int:
-    """Allow as many descriptors as may be, one for each run; return for how many."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    if most == resource.RLIM_INFINITY:
+def _max_runs() -> int:
+    """Raise the descriptor limit to its maximum; return how many runs that allows."""
+    _, limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+    if limit == resource.RLIM_INFINITY:
         return sys.maxsize
-    return most - min(_SPARE_DESCRIPTORS, most // 2)
+    return limit - min(_RESERVED_DESCRIPTORS, limit // 2)

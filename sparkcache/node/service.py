@@ -1,9 +1,9 @@
-"""What a node does: events in, messages out. No socket, no process, no clock.
+"""The node's behaviour: events in, messages out. No socket, no process, no clock.
 
-A task asks for its runs one by one. A run that is held is served at once. One that
-is being loaded is waited for, by however many tasks. For any other a load is begun,
-which goes on past the run asked for: as far ahead of its readers as the settings
-allow, and never beyond what they said they will read.
+A task asks for its runs one by one. A run that is held is served at once. A run that is
+being loaded is waited for, by any number of sessions. For any other run a load is
+begun, which continues past the requested run: as far ahead of its readers as the
+settings allow, and never beyond what they will read.
 """
 
 from __future__ import annotations
@@ -51,25 +51,25 @@ if TYPE_CHECKING:
     )
     from sparkcache.node.reader_session import Peer, ReaderSession, RunSpan
 
-# What is handed over at once where runs are small: each is pinned until the task has
-# read on.
-_MOST_AT_ONCE = 64
-_AT_ONCE_BYTES = 256 << 10
+# Limits for runs sent together, if runs are small: each stays pinned until the task
+# has read on.
+_MAX_RUNS_AT_ONCE = 64
+_MAX_BYTES_AT_ONCE = 256 << 10
 
 _log = logging.getLogger(__name__)
 
 
 class Service:
-    """The node's decisions. Its one caller is the node's event loop.
+    """The node's decisions. Only the node's event loop calls it.
 
     Args:
-        config: The settings to begin with.
-        max_runs: How many descriptors it may hold.
-        now: The time, in seconds from any moment on; never goes backwards.
+        config: The initial settings.
+        max_runs: How many descriptors the node may hold.
+        now: The time in seconds from any origin; never decreases.
         close_fd: Closes a descriptor.
-        on_configure: Told of every change of the settings.
-        recorder: Writes down what happens, where the settings say so.
-        name: Tells it from other nodes of the same executor.
+        on_configure: Called with every change of the settings.
+        recorder: Records events to a trace if the settings ask for it.
+        name: Name that distinguishes the nodes of one executor.
 
     """
 
@@ -93,9 +93,9 @@ class Service:
         self._recorder.configure(config.trace)
         settings = cache_settings(config, max_runs)
         self._store = RunStore(
-            settings, now=now, close_fd=close_fd, on_free=self._freed
+            settings, now=now, close_fd=close_fd, on_free=self._on_free
         )
-        _warn_of(settings.ttl)
+        _warn_about(settings.ttl)
         self._sessions: set[ReaderSession] = set()
         self._counts = Counts()
         self._name = name
@@ -103,18 +103,21 @@ class Service:
         self._ahead = ReadAhead(self._store, self.loads)
 
     def __repr__(self) -> str:
-        return f"Service({len(self._sessions)} tasks, {self.loads!r}, {self._store!r})"
+        return (
+            f"Service({len(self._sessions)} sessions, {self.loads!r}, {self._store!r})"
+        )
 
-    # Tasks
-
+    # Messages of tasks
     def open(self, session: ReaderSession, message: Open) -> None:
-        """A task says what it will read."""
+        """Begin a session: record what its task will read."""
         if message.version != PROTOCOL_VERSION:
-            reason = f"protocol {message.version}, this node speaks {PROTOCOL_VERSION}"
+            reason = f"protocol version {message.version}, expected {PROTOCOL_VERSION}"
             session.peer.send(Refused(reason))
             return
         if not all(run_slice.is_valid() for run_slice in message.scan.slices):
-            _log.warning("a task asked for runs that there are not")
+            _log.warning(
+                "closing a task's connection: a slice is empty or not within its runs"
+            )
             session.peer.close()
             return
         late = message.epoch < self._epoch
@@ -124,7 +127,7 @@ class Service:
         begun = self._store.planned.begin(message.plans, self._now(), late=late)
         self._recorder.begin(begun)
         self._counts.progress.begin(begun)
-        self._move(message.plans)
+        self._record_progress(message.plans)
         session.begin(message.scan)
         if message.scan.slices:
             plan_ids = tuple(plan.id for plan in message.plans if plan.is_read_for)
@@ -133,45 +136,49 @@ class Service:
             )
             self._counts.progress.open(session.partition_read, message.reader)
             self._ahead.open(session, message, self._now())
-            self._counts.topics.meet(message.scan.slices[0].ledger.topic, message.group)
+            self._counts.topics.set_group(
+                message.scan.slices[0].ledger.topic, message.group
+            )
         self._sessions.add(session)
         self.loads.dispatch()
 
     def take(self, session: ReaderSession, message: Take) -> None:
-        """A task wants a run."""
-        place = (message.run_slice, message.index)
+        """Serve a run to a session, or have the session wait for it."""
+        run_index = (message.run_slice, message.index)
         if (
             session.partition_read is None
             or session.waiting
-            or place <= session.cursor
-            or not session.reads(place)
+            or run_index <= session.cursor
+            or not session.reads(run_index)
         ):
             _log.warning(
-                "a task asked out of order: %s after %s", place, session.cursor
+                "closing a task's connection: it asked for run %s after run %s",
+                run_index,
+                session.cursor,
             )
             session.peer.close()
             return
         self._settle(session, message)
         now_s = self._now()
-        run = self._come_to(session, place, now_s)
+        run = self._take(session, run_index, now_s)
         if run is not None:
             following = self._following(session, run, now_s)
             self._serve(session, run, *following)
             self._counts.times.served(now_s, self._now(), 1 + len(following))
         else:
-            self.loads.wait(session, place)
+            self.loads.wait(session, run_index)
             self._ahead.advance(session, self.config)
         self.loads.dispatch()
 
     def finish(self, session: ReaderSession, message: Finish) -> None:
-        """A task wants no more."""
+        """Handle the last message of a task."""
         self._settle(session, message)
         if not session.waiting:
             session.finish()
         self.loads.dispatch()
 
     def close(self, session: ReaderSession) -> None:
-        """A task is gone, done or not: what it mapped is unmapped."""
+        """Remove the session of a closed connection, and unpin its runs."""
         self._sessions.discard(session)
         for cached in session.pins.values():
             self._store.runs.unpin(cached)
@@ -185,55 +192,59 @@ class Service:
         self.loads.dispatch()
 
     def query_progress(self, message: QueryProgress) -> None:
-        """A query has done a batch, by tasks of this executor or of others."""
+        """Record that a query has read a batch, on this executor or others."""
         now_s = self._now()
-        self._move(self._store.planned.reach(message.query, message.topics, now_s))
+        self._record_progress(
+            self._store.planned.reach(message.query, message.topics, now_s)
+        )
         self.loads.dispatch()
 
     def end_plans(self, message: EndPlans) -> None:
-        """Plans are over: what nobody else waits for is dropped."""
+        """End plans, and evict the runs that only they expected."""
         self._recorder.end(message.ids)
         self._counts.progress.end(message.ids)
         self._store.end(message.ids)
         self.loads.dispatch()
 
     def get_metrics(self, peer: Peer) -> None:
-        """Somebody wants to know."""
+        """Reply with the node's metrics."""
         peer.send(MetricsReply(self.metrics()))
 
     def get_topic_metrics(self, peer: Peer) -> None:
-        """Somebody wants to know, topic by topic."""
+        """Reply with the node's metrics by topic."""
         peer.send(TopicMetricsReply(self.topic_metrics()))
 
     def get_status(self, peer: Peer) -> None:
-        """Somebody wants to know all there is, as JSON."""
-        told = self.metrics(), self.topic_metrics(), self._counts.progress.records()
-        peer.send(StatusReply(status.encode(self._name, self.config.max_bytes, *told)))
+        """Reply with the node's metrics, topics and plans as JSON."""
+        records = self.metrics(), self.topic_metrics(), self._counts.progress.records()
+        peer.send(
+            StatusReply(status.encode(self._name, self.config.max_bytes, *records))
+        )
 
-    # Loaders
-
+    # Messages of loaders
     def loader_ready(self, peer: Peer) -> None:
-        """A loader has begun and waits for work."""
+        """Add a new loader that waits for work."""
         self.loads.loader_ready(peer)
         self.loads.dispatch()
 
     def decoded(self, peer: Peer, message: Decoded) -> None:
-        """A loader asks whether it may put a run into shared memory."""
+        """Answer a loader that asks whether to put a run into shared memory."""
         self.loads.decoded(peer, message)
         self.loads.dispatch()
 
     def skipped(self, peer: Peer, message: Skipped) -> None:
-        """A loader passed over a run."""
+        """Record that a loader skipped a run."""
         self.loads.skipped(peer, message)
         self.loads.dispatch()
 
     def loaded(self, peer: Peer, index: int, fd: int | None) -> None:
-        """A loader has written a run that it was granted room for.
+        """Hold a run that a loader has written, and serve it to the sessions that wait.
 
-        The descriptor, which it now owns, is that of the run's own memory.
+        The descriptor, owned by the service from now on, is that of the run's own
+        memory.
         """
         if not self.loads.is_granted(peer, fd is not None):
-            _log.warning("a loader handed over what it was not granted")
+            _log.warning("closing a loader: it sent a run that it was not granted")
             if fd is not None:
                 self._store.close_fd(fd)
             peer.close()
@@ -251,65 +262,64 @@ class Service:
         self.loads.dispatch()
 
     def streamed(self, peer: Peer, fd: int) -> None:
-        """A loader hands over the end of a pipe; the descriptor stays the caller's."""
+        """Pass the end of a pipe to a session; the caller keeps the descriptor."""
         self.loads.streamed(peer, fd)
 
     def ended(self, peer: Peer, message: Ended) -> None:
-        """A loader is through with its load."""
+        """Make a loader idle whose load is over."""
         self.loads.ended(peer, message)
         self.loads.dispatch()
 
     def failed(self, peer: Peer, message: Failed) -> None:
-        """The storage failed a loader; `ended` follows."""
+        """Record that the storage failed a load; `ended` follows."""
         self.loads.failed(peer, message)
         self.loads.dispatch()
 
     def loader_gone(self, peer: Peer) -> None:
-        """A loader is of no use any more; `loader_ended` follows."""
+        """Remove a loader that is of no use any longer; `loader_ended` follows."""
         self.loads.loader_gone(peer)
         self.loads.dispatch()
 
     def loader_ended(self, peer: Peer) -> None:
-        """A loader's process has ended."""
+        """Release the memory granted to a loader whose process has ended."""
         self.loads.loader_ended(peer)
         self.loads.dispatch()
 
-    # What loads ask
-
+    # The `LoadHost` of the scheduler
     def is_held(self, key: RunKey) -> bool:
-        """Tell whether a run is there to be served."""
+        """Return whether a run is held."""
         return self._store.peek(key) is not None
 
     def reserve(self, key: RunKey, size_bytes: int) -> Slot | None:
-        """Make room for a run; None if there can be none, or others need it more."""
+        """Reserve memory for a run; None if impossible, or if others need it more."""
         self._recorder.size(key, size_bytes)
         return self._store.reserve(key, size_bytes)
 
     def reserve_spare(self, key: RunKey, size_bytes: int) -> Slot | None:
-        """Take room for a run if nothing has to go for it."""
+        """Reserve memory for a run if that evicts nothing."""
         self._recorder.size(key, size_bytes)
         return self._store.reserve_spare(key, size_bytes)
 
     def unreserve(self, slot: Slot) -> None:
-        """Give back what was reserved."""
+        """Release reserved memory."""
         self._store.runs.unreserve(slot)
 
     def writable_fd(self, slot: Slot, loader: Peer) -> int | None:
-        """Return a descriptor that a loader needs to write there, if it needs one."""
+        """Return the descriptor that a loader still needs to write a slot, if any."""
         return self._store.writable_fd(slot, loader)
 
     def is_wanted(self, span: RunSpan) -> bool:
-        """Tell whether any task waits for a run of a span, or will come to one."""
+        """Return whether any session waits for a run of a span, or will come to one."""
         return self._ahead.is_wanted(span)
 
     def is_near(self, key: RunKey, span: RunSpan, size_bytes: int) -> bool:
-        """Tell whether one of a run's readers may be read ahead of so far."""
+        """Return whether a run is in the read-ahead window of a reader."""
         return self._ahead.is_near(key, span, size_bytes, self.config)
 
     # The node
 
     def configure(self, config: CacheConfig) -> None:
-        """Take over new settings."""
+        """Apply new settings."""
         if config == self.config:
             return
         _log.info("settings change: %s", config)
@@ -317,21 +327,21 @@ class Service:
         self._recorder.configure(config.trace)
         settings = cache_settings(config, self._max_runs)
         if settings.ttl != self._store.runs.settings.ttl:
-            _warn_of(settings.ttl)
+            _warn_about(settings.ttl)
         self._store.configure(settings)
         self.expire()
         self._on_configure(config)
 
     def expire(self) -> bool:
-        """Let go of some of what has outlived its time; tell whether there is more."""
-        is_behind = self._store.expire()
-        gone = self._store.discarded()
-        if gone:
-            self.loads.unmap(gone)
-        return is_behind
+        """Evict some of the overdue runs; return whether more are overdue."""
+        more_is_overdue = self._store.expire()
+        freed = self._store.take_freed_segments()
+        if freed:
+            self.loads.unmap(freed)
+        return more_is_overdue
 
     def tick(self) -> None:
-        """Time has passed."""
+        """Do the periodic work: timeouts, keep-alive messages, flushing the trace."""
         self._recorder.flush()
         self.loads.tick(self.config.request_timeout_s)
         self._ahead.tick(self._now())
@@ -341,16 +351,16 @@ class Service:
         self.loads.dispatch()
 
     def stop(self) -> None:
-        """The node ends."""
+        """End the node: close the trace and release all segments."""
         self._recorder.close()
         self._store.close()
 
     def metrics(self) -> Metrics:
-        """Return what was counted so far."""
+        """Return the node's metrics so far."""
         return self._counts.metrics(self._store, self.loads)
 
     def topic_metrics(self) -> tuple[TopicMetrics, ...]:
-        """Return what was counted so far of each topic."""
+        """Return the metrics so far of each topic."""
         return self._counts.topics.records()
 
     def check(self) -> None:
@@ -359,42 +369,46 @@ class Service:
         self._store.check()
         self.loads.check()
         self._ahead.check()
-        assert set(self.loads.waiting()) == {t for t in self._sessions if t.waiting}
+        assert set(self.loads.waiting()) == {
+            session for session in self._sessions if session.waiting
+        }
 
-    def _move(self, plans: Iterable[Plan]) -> None:
-        """Write down how far streams have come."""
+    def _record_progress(self, plans: Iterable[Plan]) -> None:
+        """Record how far streams have read."""
         self._recorder.move(plans)
         self._counts.progress.move(plans)
 
     def _settle(self, session: ReaderSession, message: Take | Finish) -> None:
-        """Note what a task has read, and what it maps no longer."""
-        for place in filter(session.reads, message.read):
+        """Record the runs that a task has read, and those that it has unmapped."""
+        for run_index in filter(session.reads, message.read):
             assert session.partition_read is not None, "it has a run to read"
-            key = session.key(place)
+            key = session.key(run_index)
             self._recorder.finish(session.partition_read, key)
-            ordinal = session.ordinal(place)
-            stored_bytes = session.slices[place[0]].stored_bytes(place[1])
+            ordinal = session.ordinal(run_index)
+            stored_bytes = session.slices[run_index[0]].stored_bytes(run_index[1])
             topic = key.ledger.topic
             self._counts.progress.read(
                 session.partition_read, topic, ordinal, stored_bytes
             )
             self._store.finish(session.partition_read, ordinal, key)
-        for place in message.released:
-            cached = session.pins.pop(place, None)
+        for run_index in message.released:
+            cached = session.pins.pop(run_index, None)
             if cached is not None:
                 self._store.runs.unpin(cached)
 
-    def _come_to(
-        self, session: ReaderSession, place: tuple[int, int], now_s: float
+    def _take(
+        self, session: ReaderSession, run_index: tuple[int, int], now_s: float
     ) -> CachedRun[int] | None:
-        """Note that a task comes to a run; return it, pinned, if it is held."""
+        """Record that a session asks for a run; return it, pinned, if it is held."""
         assert session.partition_read is not None, "it has a run to read"
-        session.ask(place)
+        session.ask(run_index)
         self._ahead.taken(session)
-        self._recorder.take(session.partition_read, session.slices[place[0]], place[1])
-        key = session.key(place)
-        count = self._counts.topics.of(key.ledger.topic)
-        count.ask(session, place)
+        self._recorder.take(
+            session.partition_read, session.slices[run_index[0]], run_index[1]
+        )
+        key = session.key(run_index)
+        count = self._counts.topics.for_topic(key.ledger.topic)
+        count.ask(session, run_index)
         run = self._store.take(session.partition_read, key, now_s)
         if run is not None:
             if run.is_first_of_prefetched:
@@ -411,33 +425,35 @@ class Service:
     def _following(
         self, session: ReaderSession, run: CachedRun[int], now_s: float
     ) -> list[CachedRun[int]]:
-        """Come to what follows a run, as far as it can be handed over together."""
-        found: list[CachedRun[int]] = []
+        """Take the held runs after a run that can be sent together with it."""
+        following: list[CachedRun[int]] = []
         size_bytes = run.size_bytes
-        for place in session.coming(_MOST_AT_ONCE):
-            held = self._store.runs.peek(session.key(place), now_s)
+        for run_index in session.upcoming(_MAX_RUNS_AT_ONCE):
+            held = self._store.runs.peek(session.key(run_index), now_s)
             if held is None or not self._store.can_follow(held, run.slot, session.peer):
                 break
             size_bytes += held.size_bytes
-            if size_bytes > _AT_ONCE_BYTES:
+            if size_bytes > _MAX_BYTES_AT_ONCE:
                 break
-            self._come_to(session, place, now_s)
-            found.append(held)
-        return found
+            self._take(session, run_index, now_s)
+            following.append(held)
+        return following
 
     def _pin(self, session: ReaderSession, run: CachedRun[int]) -> None:
         self._store.runs.pin(run)
         session.pins[session.cursor] = run
-        self._counts.topics.of(run.key.ledger.topic).served_bytes += run.size_bytes
+        self._counts.topics.for_topic(
+            run.key.ledger.topic
+        ).served_bytes += run.size_bytes
         self._ahead.served(session, run)
 
     def _serve(self, session: ReaderSession, *runs: CachedRun[int]) -> None:
         session.waiting = False
-        self._store.hand_over(runs, session.peer)
+        self._store.send_runs(runs, session.peer)
         self._ahead.advance(session, self.config)
 
     def _count_inserted(self, run: CachedRun[int], span: RunSpan) -> None:
-        self._counts.topics.of(run.key.ledger.topic).insert(run.size_bytes)
+        self._counts.topics.for_topic(run.key.ledger.topic).insert(run.size_bytes)
         if run.ahead:
             self._counts.loads["loaded_ahead"] += 1
             self._ahead.loaded(run.key, span)
@@ -464,17 +480,17 @@ class Service:
         self._recorder.open(partition_read, reader, plan_ids, extents, first, stop)
         return partition_read
 
-    def _freed(self, run: CachedRun[int]) -> None:
-        """Note that a run is held no longer."""
+    def _on_free(self, run: CachedRun[int]) -> None:
+        """Record that a run is no longer held."""
         self._ahead.removed(run)
         self._counts.times.evicted(run, self._now())
-        self._counts.topics.of(run.key.ledger.topic).evict(run.size_bytes)
+        self._counts.topics.for_topic(run.key.ledger.topic).evict(run.size_bytes)
 
 
-def _warn_of(ttl: Ttl) -> None:
+def _warn_about(ttl: Ttl) -> None:
     if ttl.after_read_s is not None and ttl.after_read_s > ttl.create_s:
         _log.warning(
-            "what was read is kept longer than what was not: %g s, not %g s",
+            "runs are held longer after a read (%g s) than after creation (%g s)",
             ttl.after_read_s,
             ttl.create_s,
         )

@@ -1,9 +1,9 @@
-"""All that a node tells of itself, as JSON: for whoever has no Python at hand.
+"""The node's metrics, topics and plans as JSON, for clients without Python.
 
     {"node": "4711", "metrics": {"cache.gets": 12, ...}, "topics": [], "plans": []}
 
-Metrics go by the names that they are published under; a histogram is several: how many
-values, their mean, and bounds that half and all but 1 % of them are within.
+Metrics have their published names. A histogram becomes several numbers: how many values
+it has, their mean, the median, and the 99th percentile.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def encode(
     topics: Sequence[TopicMetrics],
     plans: Iterable[PlanMetrics],
 ) -> bytes:
-    """Return the JSON. Of many topics, those most served are told one by one."""
-    told: dict[str, Any] = {
+    """Return the JSON. If there are many topics, only the most served are listed."""
+    record: dict[str, Any] = {
         "node": node,
         "metrics": published(metrics) | {"cache.limit.bytes": max_bytes},
         "topics": [
@@ -43,31 +43,31 @@ def encode(
         ],
         "plans": [asdict(plan) for plan in plans],
     }
-    return msgspec.json.encode(told)
+    return msgspec.json.encode(record)
 
 
 def published(metrics: Metrics) -> dict[str, float]:
-    """Return every number by the name that it is published under."""
-    found: dict[str, float] = {}
+    """Return every number under its published name."""
+    numbers: dict[str, float] = {}
     for field, name in NAMES.items():
         value = getattr(metrics, field)
         if isinstance(value, Histogram):
-            found[f"{name}.count"] = value.count
-            found[f"{name}.mean"] = value.mean
-            found[f"{name}.p50"] = value.quantile(0.5)
-            found[f"{name}.p99"] = value.quantile(0.99)
+            numbers[f"{name}.count"] = value.count
+            numbers[f"{name}.mean"] = value.mean
+            numbers[f"{name}.p50"] = value.quantile(0.5)
+            numbers[f"{name}.p99"] = value.quantile(0.99)
         else:
-            found[name] = value
-    return found
+            numbers[name] = value
+    return numbers
 
 
 def most_served(topics: Sequence[TopicMetrics]) -> list[TopicMetrics]:
-    """Return so many topics, and the others together."""
-    order = sorted(topics, key=lambda topic: (not topic.topic, -topic.served_bytes))
-    told, others = order[:MOST_TOPICS], order[MOST_TOPICS:]
+    """Return the most served topics, and one sum of all others."""
+    ordered = sorted(topics, key=lambda topic: (not topic.topic, -topic.served_bytes))
+    listed, others = ordered[:MOST_TOPICS], ordered[MOST_TOPICS:]
     if others:
         rest = others.pop()
         for topic in others:
             rest += topic
-        told.append(rest.unnamed())
-    return told
+        listed.append(rest.unnamed())
+    return listed

@@ -1,4 +1,4 @@
-"""How long what a node does takes, and how long what it keeps is kept."""
+"""Durations: how long hits take, and how long runs are held."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ class Times:
         return f"Times({self._hit_s!r})"
 
     def served(self, asked_s: float, served_s: float, runs: int) -> None:
-        """Runs that were held have been served together."""
+        """Record that held runs were served together."""
         for _ in range(runs):
             self._hit_s.see((served_s - asked_s) / runs)
 
     def evicted(self, run: CachedRun[int], now_s: float) -> None:
-        """A run is kept no longer."""
+        """Record that a run was evicted."""
         self._age_s.see(now_s - run.inserted_s)
         self._idle_s.see(now_s - max(run.inserted_s, run.looked_up_s))
         self._reads.see(run.lookups)
 
     def histograms(self) -> dict[str, Histogram]:
-        """Return what was seen, by the names of `Metrics`."""
+        """Return the histograms, by the names of `Metrics`."""
         return {
             "hit_s": self._hit_s.histogram(),
             "evicted_age_s": self._age_s.histogram(),

@@ -1,8 +1,7 @@
-"""What is counted of each topic. The sums over all topics are the node's own counts.
+"""Counts per topic. Their sums over all topics are the node's own counts.
 
-A node may meet very many topics: each queue of RocketMQ is one. The first ones are
-counted one by one and all others together, so that what is remembered, and what is
-said of it, has an end.
+A node may serve very many topics: each queue of RocketMQ is one. The first topics are
+counted one by one and all others together, which bounds memory and messages.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ MOST_TOPICS = 1000
 
 @dataclass(slots=True)
 class TopicCount:
-    """Counts of one topic, or of several. They only grow."""
+    """Counts of one topic, or of several. They never decrease."""
 
     group: str = ""
     requests: int = 0
@@ -39,12 +38,12 @@ class TopicCount:
     evictions: int = 0
     evicted_bytes: int = 0
 
-    def ask(self, session: ReaderSession, place: tuple[int, int]) -> None:
-        """Count what a task asks for, which without a cache it would fetch itself."""
-        run_slice = session.slices[place[0]]
+    def ask(self, session: ReaderSession, run_index: tuple[int, int]) -> None:
+        """Count a requested run, which the task would fetch itself without a cache."""
+        run_slice = session.slices[run_index[0]]
         self.requests += 1
-        self.reads += place[1] == run_slice.start or not session.is_in_order
-        self.requested_bytes += run_slice.stored_bytes(place[1])
+        self.reads += run_index[1] == run_slice.start or not session.is_in_order
+        self.requested_bytes += run_slice.stored_bytes(run_index[1])
 
     def insert(self, size_bytes: int) -> None:
         """Count a run that is held from now on."""
@@ -52,12 +51,12 @@ class TopicCount:
         self.loaded_bytes += size_bytes
 
     def evict(self, size_bytes: int, runs: int = 1) -> None:
-        """Count runs that are held no longer, of that size together."""
+        """Count evicted runs, with their total size."""
         self.evictions += runs
         self.evicted_bytes += size_bytes
 
     def record(self, topic: str) -> TopicMetrics:
-        """Return what was counted, and what is held."""
+        """Return the counts, and what is held."""
         counts = {name: getattr(self, name) for name in _RECORDED}
         return TopicMetrics(
             topic=topic,
@@ -74,7 +73,7 @@ _TOTALS = [name for name in _RECORDED if name != "evictions"]
 
 
 class TopicCounts:
-    """The counts of all topics that a node has met.
+    """The counts of all topics of a node.
 
     Args:
         most: How many topics are counted one by one.
@@ -89,14 +88,14 @@ class TopicCounts:
     def __repr__(self) -> str:
         return f"TopicCounts({len(self._topics)} topics)"
 
-    def meet(self, topic: str, group: str) -> None:
-        """Note whose a topic is, if a task says so."""
-        count = self.of(topic)
+    def set_group(self, topic: str, group: str) -> None:
+        """Set the owner of a topic, if the task has sent one."""
+        count = self.for_topic(topic)
         if group and count is not self._others:
             count.group = group
 
-    def of(self, topic: str) -> TopicCount:
-        """Return the counts of a topic, to be counted up."""
+    def for_topic(self, topic: str) -> TopicCount:
+        """Return the counts of a topic, to be incremented."""
         count = self._topics.get(topic)
         if count is not None:
             return count
@@ -106,13 +105,13 @@ class TopicCounts:
         return count
 
     def records(self) -> tuple[TopicMetrics, ...]:
-        """Return what was counted of each topic, and of the others if there are any."""
-        found = [count.record(topic) for topic, count in self._topics.items()]
+        """Return the metrics of each topic, and of the others if there are any."""
+        records = [count.record(topic) for topic, count in self._topics.items()]
         if self._others != TopicCount():
-            found.append(self._others.record(""))
-        return tuple(found)
+            records.append(self._others.record(""))
+        return tuple(records)
 
     def totals(self) -> dict[str, int]:
-        """Return what was counted of all topics together, by the names of `Metrics`."""
+        """Return the sums over all topics, by the names of `Metrics`."""
         counts = [*self._topics.values(), self._others]
-        return {name: sum(getattr(one, name) for one in counts) for name in _TOTALS}
+        return {name: sum(getattr(count, name) for count in counts) for name in _TOTALS}

@@ -27,7 +27,7 @@ def test_a_killed_node_is_not_missed(
     old = processes(executor)
     os.kill(old[0], signal.SIGKILL)
     assert digest([*first, *reading]) == content
-    assert "reading on without the cache" in only_warning(caplog)
+    assert "continuing without the cache" in only_warning(caplog)
     until(lambda: not set(old) & set(processes(executor)))
     assert digest(executor.read(1)) == content
     assert len(processes(executor)) == 2
@@ -79,7 +79,7 @@ def test_a_hung_loader_is_given_up(
     loader = processes(executor)[1]
     os.kill(loader, signal.SIGSTOP)
     assert digest([*first, *reading]) == content
-    assert "loader of this run died" in only_warning(caplog)
+    assert "loader of the requested run died" in only_warning(caplog)
     assert digest(executor.read(1, config=config)) == content
     assert loader not in processes(executor)
 
@@ -175,7 +175,7 @@ def test_who_asks_for_what_there_is_not_is_hung_up_on(
     sock = executor.address.connect(DEADLINE_S)
     with closing(Channel[ToTask](sock, ToTask)) as channel:
         channel.send(said)
-        with pytest.raises(BrokenChannelError, match="the other side is gone"):
+        with pytest.raises(BrokenChannelError, match="the peer is gone"):
             channel.receive()
     loads = executor.metrics().loads
     assert digest(executor.read(1)) == content

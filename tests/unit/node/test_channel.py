@@ -273,7 +273,7 @@ def test_a_patient_connection_ends_when_the_other_side_ends_it(pair: Pair) -> No
         ear = Ear(pair.ours, PatientChannel)
         receiving: Channel[Message] = Channel(pair.theirs, ToTask)
         ear.channel.close()
-        with pytest.raises(BrokenChannelError, match="the other side is gone"):
+        with pytest.raises(BrokenChannelError, match="the peer is gone"):
             receiving.receive()
         fds = open_descriptors()
         fd = new_fd()

@@ -285,12 +285,12 @@ def test_a_task_does_not_ask_for_what_it_was_given_already(
         ),
         pytest.param(
             lambda channel: channel.send(MetricsReply(Metrics())),
-            "out of order",
+            "unexpected reply",
             id="it babbles",
         ),
         pytest.param(
             lambda channel: channel.send(Served(4096)),
-            "out of order",
+            "unexpected reply",
             id="no descriptor",
         ),
         pytest.param(
@@ -305,12 +305,12 @@ def test_a_task_does_not_ask_for_what_it_was_given_already(
         pytest.param(place_in_what_may_shrink, "shrink", id="what may shrink"),
         pytest.param(
             lambda channel: channel.send(ServedFromSegment(())),
-            "out of order",
+            "unexpected reply",
             id="no slot",
         ),
         pytest.param(break_a_pipe, "pipe", id="a pipe that breaks"),
         pytest.param(
-            lambda channel: channel.send(Finish()), "no message", id="what tasks say"
+            lambda channel: channel.send(Finish()), "not decode", id="what tasks say"
         ),
     ],
 )
@@ -325,7 +325,7 @@ def test_whatever_the_node_does_the_result_is_the_same(
         assert read(scan, request_timeout_s=0.2) == [0, 1, 2, 3]
     [record] = caplog.records
     assert record.levelno == logging.WARNING
-    assert record.getMessage().startswith("reading on without the cache")
+    assert record.getMessage().startswith("continuing without the cache")
     assert reason in record.getMessage()
 
 

@@ -52,14 +52,14 @@ def test_lay_out(
         Scan(ROOT, CONFIG, (part,)),
         part,
         index,
-        is_here=lambda found: found.run.first in here,
+        is_present=lambda found: found.run.first in here,
         offsets={entry: entry * STORED for entry in known},
     )
     load = job.load
     assert (load.runs[0].first, load.runs[-1].last) == (first, last)
     assert (load.offset, load.end) == (first * STORED, (last + 1) * STORED)
     assert {load.runs[at].first for at in job.skip} == passed_over
-    assert [found for _, found in job.rest()] == [
+    assert [found for _, found in job.remaining_runs()] == [
         key(entry) for entry in range(first, last + 1) if entry not in passed_over
     ]
 
@@ -71,9 +71,9 @@ def test_offsets_of_the_extents_used_last_are_known() -> None:
         for entry in (0, 1, 1):
             offsets.learn(ledger(number), extent, entry, entry * STORED)
             offsets.check()
-    assert offsets.of(ledger(0), extent) == {}
+    assert offsets.for_extent(ledger(0), extent) == {}
     assert (
-        offsets.of(ledger(1), extent)
-        == offsets.of(ledger(2), extent)
+        offsets.for_extent(ledger(1), extent)
+        == offsets.for_extent(ledger(2), extent)
         == {0: 0, 1: STORED}
     )

@@ -87,5 +87,5 @@ def test_a_ledger_that_is_not_there(number: int) -> None:
     wrong = msgspec.structs.replace(
         message, parts=(msgspec.structs.replace(part, ledger=number),)
     )
-    with pytest.raises(ValueError, match=f"ledger {number} of 1"):
+    with pytest.raises(ValueError, match=f"ledger {number} of a message with 1"):
         unpacked(wrong)

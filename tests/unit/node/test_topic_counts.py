@@ -9,9 +9,9 @@ from sparkcache.node.topic_counts import TopicCounts
 def test_topics_beyond_the_most_are_counted_together() -> None:
     counts = TopicCounts(most=2)
     for number in range(5):
-        counts.meet(f"topic-{number}", "shop/eu")
-        counts.of(f"topic-{number}").insert(10 + number)
-    counts.of("topic-3").evict(13)
+        counts.set_group(f"topic-{number}", "shop/eu")
+        counts.for_topic(f"topic-{number}").insert(10 + number)
+    counts.for_topic("topic-3").evict(13)
     first, second, others = counts.records()
     assert (first.topic, first.kept_bytes) == ("topic-0", 10)
     assert (second.topic, second.group) == ("topic-1", "shop/eu")
@@ -24,7 +24,7 @@ def test_topics_beyond_the_most_are_counted_together() -> None:
 
 def test_there_are_no_others_as_long_as_there_is_room() -> None:
     counts = TopicCounts(most=1)
-    counts.of("topic").hits += 1
+    counts.for_topic("topic").hits += 1
     assert counts.records() == (TopicMetrics(topic="topic", hits=1),)
 
 

@@ -173,7 +173,7 @@ def test_who_keeps_longer_what_was_read_is_warned_once(
 
 def said(caplog: pytest.LogCaptureFixture) -> int:
     records = [r for r in caplog.records if r.levelno >= logging.WARNING]
-    assert all("kept longer than what was not" in r.getMessage() for r in records)
+    assert all("held longer after a read" in r.getMessage() for r in records)
     return len(records)
 
 
