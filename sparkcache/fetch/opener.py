@@ -1,4 +1,4 @@
-"""Requests of a loader's loads, some of them sent before the load starts."""
+"""The requests of a loader's loads; those of prepared loads are sent early."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _THREADS = 8
 class Opener:
     """Requests loads from storages; prepared loads are requested in the background.
 
-    The request of a prepared load is sent at once, and its response waits to be read.
+    A prepared load has sent its request, and its response is ready to be read.
     """
 
     def __init__(self) -> None:

@@ -43,10 +43,9 @@ class RunSlice:
         return RunKey(self.ledger, self.runs[index])
 
     def rest_after(self, end: Position) -> RunSlice | None:
-        """Return the runs of the extent after a scan that ends within it; None if none.
+        """Return the rest of the extent after a scan that ends within it, or None.
 
-        None too if runs between this slice and that end belong to other slices of the
-        scan.
+        None, too, if another slice of the scan reads the runs that precede the end.
         """
         stop = self.stop
         if self.ledger.id != end.ledger or stop == len(self.runs):

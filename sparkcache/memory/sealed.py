@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from sparkcache.connector import DecodedRun
     from sparkcache.memory.encoded import EncodedRun
 
-_GATHER_BYTES = (
-    64 << 10
-)  # a batch has dozens of buffers, most of them smaller than this
+_GATHER_BYTES = 64 << 10  # a batch has dozens of buffers, most of them smaller
 _SEALS = (
     fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 )

@@ -96,7 +96,7 @@ class Take(Message, frozen=True):
 
 
 class Finish(Message, frozen=True):
-    """Ends the reading; reports the same as a Take, a last time."""
+    """Ends the reading; reports the last runs read and released, as a Take does."""
 
     read: tuple[tuple[int, int], ...] = ()
     released: tuple[tuple[int, int], ...] = ()
