@@ -36,7 +36,7 @@ def parse(lines: Iterable[str], name: str = "trace") -> Trace:
     Raises ConfigError, which says in which line what was found.
 
     """
-    partition_read = _Reading()
+    parser = _Parser()
     number = 0
     for number, line in enumerate(lines, start=1):
         text = line.strip()
@@ -47,18 +47,18 @@ def parse(lines: Iterable[str], name: str = "trace") -> Trace:
         if not text or text.startswith("#"):
             continue
         try:
-            partition_read.line(text)
+            parser.line(text)
         except (ValueError, LookupError, TypeError) as error:
             raise ConfigError(
                 f"{name}:{number}: {text[:80]!r}: {error or 'cannot be read'}"
             ) from error
     if number == 0:
         raise ConfigError(f"{name}: is empty, and should begin with {HEADER!r}")
-    return partition_read.trace
+    return parser.trace
 
 
 @dataclass(slots=True)
-class _Reading:
+class _Parser:
     trace: Trace = field(default_factory=Trace)
     topics: dict[str, str] = field(default_factory=dict)
     ledgers: dict[str, Ledger] = field(default_factory=dict)
@@ -79,8 +79,8 @@ class _Reading:
             self.topics[number] = name
             return
         fields = rest.split()
-        if kind in _THINGS:
-            _THINGS[kind](self, fields)
+        if kind in _DEFINITIONS:
+            _DEFINITIONS[kind](self, fields)
         elif kind in _EVENTS:
             self.trace.events.append((at_s, _EVENTS[kind](self, fields)))
         else:
@@ -190,21 +190,21 @@ class _Reading:
         )
 
 
-_THINGS = {
-    "ledger": _Reading.ledger,
-    "extent": _Reading.extent,
-    "run": _Reading.run,
-    "size": _Reading.size,
+_DEFINITIONS = {
+    "ledger": _Parser.ledger,
+    "extent": _Parser.extent,
+    "run": _Parser.run,
+    "size": _Parser.size,
 }
 _EVENTS = {
-    "plan": _Reading.begin,
-    "stream": _Reading.stream,
-    "over": _Reading.over,
-    "open": _Reading.opens,
-    "take": _Reading.take,
-    "read": _Reading.read,
-    "close": _Reading.close,
-    "put": _Reading.put,
+    "plan": _Parser.begin,
+    "stream": _Parser.stream,
+    "over": _Parser.over,
+    "open": _Parser.opens,
+    "take": _Parser.take,
+    "read": _Parser.read,
+    "close": _Parser.close,
+    "put": _Parser.put,
 }
 
 

@@ -129,7 +129,7 @@ class TraceWriter:
             entries = f"{extent.ledger}:{extent.first}-{extent.last}"
             self._line(
                 at_s,
-                f"extent {number} {entries} {extent.at:.0f} {extent.size_bytes}",
+                f"extent {number} {entries} {extent.offset:.0f} {extent.size_bytes}",
             )
         return number
 
