@@ -6,7 +6,7 @@ whatever the number of topics, and never frees memory.
 
 Readers map segments, so rotation skips a segment that is still read or written and
 takes the next oldest; without such a segment no memory can be reserved. A vacant
-segment, which has lost all its runs before, goes first and costs no run.
+segment, which has lost all its runs before, is reused first and costs no run.
 
 Source: Apache Pulsar PIP-174 and Apache BookKeeper's ReadCache. Different here: memory
 is reserved before a run is written, so two runs never race for an offset, and a failed

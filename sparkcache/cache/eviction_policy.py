@@ -126,7 +126,7 @@ class EvictionPolicy(Generic[V]):
     def evict_for(
         self, size_bytes: int, runs: int, new_key: RunKey | None
     ) -> list[CachedRun[V]] | None:
-        """Remove expected runs that are read later than a new run, to free its room.
+        """Remove expected runs that are read later than a new run, to make room for it.
 
         `new_key` None means that the new run is read at once. Returns None, and removes
         no run, if this many bytes and runs cannot be freed so.

@@ -98,16 +98,16 @@ class Expiry(Generic[V]):
             run.deadlines.remove(run)
             self._ages.remove(run)
 
-    def is_over(self, run: CachedRun[V], now_s: float) -> bool:
+    def is_past_ttl(self, run: CachedRun[V], now_s: float) -> bool:
         """Return whether the run's time to live is over."""
         queue = run.deadlines
         return queue is not None and now_s >= queue.end_s(run)
 
-    def is_at_end(self, run: CachedRun[V], now_s: float) -> bool:
+    def is_past_max_age(self, run: CachedRun[V], now_s: float) -> bool:
         """Return whether the run has reached the maximum age and cannot be spared."""
         return now_s >= self._ages.end_s(run)
 
-    def over(self, now_s: float) -> Iterator[CachedRun[V]]:
+    def overdue(self, now_s: float) -> Iterator[CachedRun[V]]:
         """Yield the runs whose maximum age or time to live is over.
 
         The caller must stop or restart each run before it takes the next one.

@@ -8,10 +8,10 @@ run.
 Nothing is searched. Between two cuts of a topic (see `Forecast.cuts`) a larger offset
 is read later, so only the last run before each cut can be the farthest of its topic.
 The time at which a run will be read does not change while readers move as expected, so
-a heap keeps the farthest run of each topic, and it is determined again when a run of
-the topic comes or goes or one of its readers moves. Readers that stand still send no
-such signal: therefore each decision also examines the topic that was examined least
-recently.
+a heap keeps the farthest run of each topic, which is determined again when a run of the
+topic is added or removed or one of its readers moves. Readers that stand still fall
+back without any such signal: therefore each decision also examines the topic that was
+examined least recently.
 
 So a decision costs O(c log n) for the c cuts of a topic with n runs, plus O(log t) for
 t topics.

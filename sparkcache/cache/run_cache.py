@@ -265,8 +265,10 @@ class RunCache(Engine[V]):
         once it has processed `most_runs` or removed `most_bytes`; see `is_behind`.
         """
         removed = []
-        for run in self._expiry.over(now_s):
-            if self._expiry.is_at_end(run, now_s) or not self._evictions.spares(run):
+        for run in self._expiry.overdue(now_s):
+            if self._expiry.is_past_max_age(run, now_s) or not self._evictions.spares(
+                run
+            ):
                 self._remove(run)
                 removed.append(run)
                 most_bytes -= run.size_bytes
@@ -368,9 +370,9 @@ class RunCache(Engine[V]):
         assert self.accounting.held.runs <= self._ceiling_runs
 
     def _is_overdue(self, run: CachedRun[V], now_s: float) -> bool:
-        if self._expiry.is_at_end(run, now_s):
+        if self._expiry.is_past_max_age(run, now_s):
             return True
-        return self._expiry.is_over(run, now_s) and not self._evictions.spares(run)
+        return self._expiry.is_past_ttl(run, now_s) and not self._evictions.spares(run)
 
     def _fit(self, now_s: float) -> list[CachedRun[V]]:
         """Evict runs until the limits are met, as far as possible."""
@@ -422,7 +424,7 @@ class RunCache(Engine[V]):
         for run in removed:
             self._forget(run)
         self.counters.evicted += len(removed)
-        self._count_expected(removed)
+        self._count_removed_expected(removed)
         return removed
 
     def _invalidate(self, runs: list[CachedRun[V]]) -> list[CachedRun[V]]:
@@ -450,7 +452,7 @@ class RunCache(Engine[V]):
 
     def _count_expired(self, removed: list[CachedRun[V]]) -> None:
         self.counters.expired += len(removed)
-        self._count_expected(removed)
+        self._count_removed_expected(removed)
 
-    def _count_expected(self, removed: list[CachedRun[V]]) -> None:
+    def _count_removed_expected(self, removed: list[CachedRun[V]]) -> None:
         self.counters.removed_expected += sum(run.expected_reads > 0 for run in removed)

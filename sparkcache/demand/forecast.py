@@ -2,8 +2,8 @@
 
 A plan lists the scans to come. A scan that has begun has a cursor, which knows its
 offset and its speed. A scan that has not begun is expected after as long again as it
-has been waited for: so a plan that is never executed fades gradually, and a scan that
-closely follows another is not expected only after the other's end. (The alternative, to
+has been waited for: so a plan that is never executed fades gradually, and a scan may be
+expected to follow closely after another, before the other ends. (The alternative, to
 expect it when the running scans have ended, reads up to 9 % more than Belady's MIN on
 scans that begin at random; this rule reads 4 % more.)
 
