@@ -4,8 +4,8 @@ Runs are added to the newest list until it is full. When memory is needed, the o
 list is evicted as a whole. The memory of an evicted run is freed with its last reader.
 
 Source: Apache Pulsar PIP-174, where entries are retained and not copied. Different
-here: the bytes of a run count until its last reader unmaps it, and an evicted list no
-longer counts itself.
+here: the bytes of a run count until its last reader unmaps it, and the size of an
+evicted list is subtracted with the list.
 """
 
 from __future__ import annotations
