@@ -18,7 +18,7 @@ class Consumer:
     """One planned scan of a topic.
 
     Attributes:
-        topic: The topic's full name and URI, as in `Ledger.topic`.
+        topic: The topic's root and full name, as in `Ledger.topic`.
         start: First position to read; None for the beginning of the topic.
         end: Position after the last one to read; None for no end.
 
@@ -108,7 +108,7 @@ class Plan:
     def remaining_after(self, reached: Mapping[str, Position]) -> Plan:
         """Return a stream's plan after a batch that has read topics to these positions.
 
-        The keys of `reached` are names of topics, without their URIs.
+        The keys of `reached` are names of topics, without their roots.
         """
         remaining = []
         for consumer in self.consumers:
