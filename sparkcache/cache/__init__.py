@@ -1,8 +1,8 @@
-"""Which runs are held, how long, and which goes next. Pure: no I/O, no clock.
+"""The cache: which runs are held, for how long, and which is evicted next.
 
-Start with `engine`, then `run_cache` and `ring_cache`, which are one each, and
-`planned_cache`, which joins either with what is planned. Every other module is a part
-of these.
+Pure: no I/O, no clock. Start with `engine`, the interface; `run_cache` and `ring_cache`
+implement it, and `planned_cache` combines an engine with the forecast of planned reads.
+Every other module is a part of these.
 """
 
 from sparkcache.cache.cached_run import CachedRun, Residency

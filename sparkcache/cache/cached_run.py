@@ -1,4 +1,4 @@
-"""A run in memory, as the cache knows it."""
+"""A run in memory, with its state in the cache."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ V = TypeVar("V")
 
 
 class Residency(Enum):
-    """Under what a run's bytes are counted."""
+    """Whether a run is held (KEPT), held only by its readers (LENT), or GONE."""
 
     KEPT = auto()
     LENT = auto()
@@ -23,27 +23,29 @@ class Residency(Enum):
 
 @dataclass(slots=True, eq=False, repr=False)
 class CachedRun(Generic[V]):
-    """One run and its state. Equal to itself only; the cache alone changes it.
+    """One run and its state. Compared by identity; only the cache changes it.
 
     Attributes:
-        key: Which run.
-        value: What the caller keeps for it, never looked into.
-        slot: Its memory.
+        key: The key of the run.
+        value: An opaque value of the caller.
+        slot: The memory of the run.
         expected_reads: Planned reads still to come.
-        pins: How many readers map it.
-        place: KEPT: look-ups find it. LENT: they do not, and its bytes count until
-            its last reader lets go. GONE: it counts no more.
-        requeues: How often it was spared since it was inserted or came to be expected.
-        accessed: Looked up since it was inserted or last spared.
-        unread: Loaded before anybody asked for it, and not looked up yet.
-        ahead: The same, and the reader that it was loaded for is still coming.
-        prefetched: Loaded before anybody asked for it, looked up or not.
+        pins: How many readers map the run.
+        residency: KEPT: look-ups find the run. LENT: look-ups do not find it, and its
+            bytes count until its last reader unpins it. GONE: its bytes no longer
+            count.
+        requeues: How often the run was spared since it was inserted or first expected.
+        accessed: Whether it was looked up since it was inserted or last spared.
+        unread: Whether it was prefetched and has not been looked up yet.
+        ahead: Whether, in addition, the reader it was prefetched for is still expected.
+        prefetched: Whether it was prefetched, looked up or not.
         lookups: How often it was looked up since it was inserted.
-        looked_up_s: When that was the last time.
-        was_read: Read since it was inserted, where reads change the time to live.
-        since_s: When its time began.
-        inserted_s: When its life began.
-        deadlines: The queue in which its time runs; None unless KEPT.
+        looked_up_s: Time of the last look-up.
+        was_read: Whether it was read since it was inserted, if reads change the time
+            to live.
+        since_s: Start of its current time to live.
+        inserted_s: Start of its age: the time of insertion.
+        deadlines: The queue that holds its deadline; None unless KEPT.
 
     """
 
@@ -52,7 +54,7 @@ class CachedRun(Generic[V]):
     slot: Slot
     expected_reads: int = 0
     pins: int = 0
-    place: Residency = Residency.GONE
+    residency: Residency = Residency.GONE
     requeues: int = 0
     accessed: bool = False
     unread: bool = False
@@ -67,22 +69,22 @@ class CachedRun(Generic[V]):
 
     @property
     def is_first_of_prefetched(self) -> bool:
-        """Whether it was looked up just once, by the one it was loaded ahead of."""
+        """Whether the run was prefetched and has been looked up exactly once."""
         return self.prefetched and self.lookups == 1
 
     @property
     def size_bytes(self) -> int:
-        """What it counts for."""
+        """Bytes of memory that the run is charged for."""
         return self.slot.size_bytes
 
     def __repr__(self) -> str:
         return (
-            f"<{self.key}: {self.size_bytes} bytes {self.place.name.lower()}, "
+            f"<{self.key}: {self.size_bytes} bytes {self.residency.name.lower()}, "
             f"{self.expected_reads} reads expected, {self.pins} pins>"
         )
 
 
 def require_reads(expected_reads: int) -> None:
-    """Raise ValueError for what is no number of reads to come."""
+    """Raise ValueError if the number of expected reads is negative."""
     if expected_reads < 0:
         raise ValueError(f"expected_reads is {expected_reads}: use 0 or more")

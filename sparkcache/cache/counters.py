@@ -1,4 +1,4 @@
-"""What has happened in a cache."""
+"""Counters of the events in a cache."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Counters:
-    """Counts since the cache was made. They only grow.
+    """Counts since the cache was created. They only grow.
 
     Attributes:
-        inserted: Runs taken in.
-        refused: Reservations for which there was no room.
-        declined: Reservations for which nothing that is read sooner would go.
-        expired: Runs removed because their time was over.
+        inserted: Runs inserted.
+        refused: Reservations denied because the run could not fit.
+        declined: Reservations denied because only runs read sooner could be evicted.
+        expired: Runs removed because their time to live or maximum age was over.
         evicted: Runs removed to make room.
         rotated: Runs removed with their segment, in a ring.
-        invalidated: Runs removed because the caller said so.
-        read_out: Runs removed with their last planned read.
-        called_off: Runs removed because the plan that waited for them ended.
-        given_up: Runs among the expired, evicted and rotated that had reads to come.
-        wasted: Runs loaded ahead that were removed, whatever for, before anybody looked
-            them up.
-        wasted_bytes: Their size.
-        requeued_expired: Runs whose time was over, and that were spared.
-        requeued_evicted: Runs that stood in the way of others, and were spared.
-        looked_at: Runs that passes looked at: their work.
+        invalidated: Runs removed at the request of the caller.
+        removed_by_last_read: Runs removed with their last planned read.
+        removed_by_plan_end: Runs removed because the plan that expected to read them
+            ended.
+        removed_expected: Expired, evicted and rotated runs that had reads to come.
+        wasted: Prefetched runs removed, for any reason, before they were looked up.
+        wasted_bytes: Size of the wasted runs.
+        requeued_expired: Runs spared although their time to live was over.
+        requeued_evicted: Runs spared by a pass that made room.
+        looked_at: Runs examined by passes, a measure of their work.
 
     """
 
@@ -36,9 +36,9 @@ class Counters:
     evicted: int = 0
     rotated: int = 0
     invalidated: int = 0
-    read_out: int = 0
-    called_off: int = 0
-    given_up: int = 0
+    removed_by_last_read: int = 0
+    removed_by_plan_end: int = 0
+    removed_expected: int = 0
     wasted: int = 0
     wasted_bytes: int = 0
     requeued_expired: int = 0

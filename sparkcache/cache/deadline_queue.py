@@ -1,4 +1,4 @@
-"""Runs that share one time to live, so that the one that began first ends first."""
+"""Queue of runs that share one time to live, so they expire in the order they start."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ V = TypeVar("V")
 
 
 class DeadlineQueue(Generic[V]):
-    """Ordered by deadline without sorting anything: now never goes backwards."""
+    """Runs in the order of their deadlines, without sorting: time never goes back."""
 
     def __init__(self, ttl_s: float) -> None:
         self.ttl_s = ttl_s
@@ -26,27 +26,27 @@ class DeadlineQueue(Generic[V]):
         return f"<{len(self)} runs for {self.ttl_s} s each>"
 
     def add(self, run: CachedRun[V], now_s: float) -> None:
-        """Begin the time of a run that is in no queue."""
+        """Start the time to live of a run that is in no queue."""
         run.deadlines = self
         run.since_s = now_s
         self._runs[run] = None
 
     def restart(self, run: CachedRun[V], now_s: float) -> None:
-        """Begin the time of a run in this queue anew."""
+        """Restart the time to live of a run in this queue."""
         run.since_s = now_s
         self._runs.move_to_end(run)
 
     def remove(self, run: CachedRun[V]) -> None:
-        """Take out a run, wherever in the queue it is."""
+        """Remove a run from any position of the queue."""
         run.deadlines = None
         del self._runs[run]
 
     def head(self) -> CachedRun[V] | None:
-        """Find the run that ends first."""
+        """Return the run that expires first; None if the queue is empty."""
         return next(iter(self._runs), None)
 
     def end_s(self, run: CachedRun[V]) -> float:
-        """When the run's time ends, if it does not begin anew."""
+        """Return when the run's time to live ends unless it is restarted."""
         return run.since_s + self.ttl_s
 
     def check(self) -> None:

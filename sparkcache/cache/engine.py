@@ -1,7 +1,7 @@
-"""What an engine does: the seam that both have, and that everything else goes by.
+"""The interface of a cache engine, which both engines implement.
 
-Whatever returns runs says "these are no longer kept, free them". Time is an argument
-and never goes backwards. `tests/unit/cache/test_engines.py` is the contract.
+A method that returns runs means "these are no longer kept, free them". Time is an
+argument and never goes backwards. `tests/unit/cache/test_engines.py` is the contract.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ class Engine(Protocol[V]):
 
     @property
     def segments(self) -> Collection[int]:
-        """Numbers of the segments whose memory is in use; none where there are none."""
+        """Numbers of the segments whose memory is in use; empty without segments."""
         return ()
 
     @property
     def held_bytes(self) -> int:
-        """What counts towards the limit."""
+        """Bytes that count towards the limit."""
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is kept, or going to be, or mapped by a reader."""
+        """Whether no run is kept, reserved, or mapped by a reader."""
         return not self.accounting.held.runs
 
     @property
     def kept_bytes(self) -> int:
-        """What look-ups can find."""
+        """Bytes of the runs that look-ups can find."""
         return self.accounting.kept.bytes
 
     def get(self, key: RunKey, now_s: float) -> CachedRun[V] | None:
@@ -58,24 +58,24 @@ class Engine(Protocol[V]):
         """Look up a run without any effect."""
 
     def keys_of(self, topics: Collection[str]) -> list[RunKey]:
-        """The runs here of some topics, overdue ones too; no effect."""
+        """Return the keys of all runs of some topics, overdue runs included."""
 
     def runs(self) -> list[CachedRun[V]]:
-        """List the runs kept, the next to go first."""
+        """List the kept runs, the next to be evicted first."""
 
     def readers_moved(self, topic: str) -> None:
-        """Note that what is foreseen of a topic has changed."""
+        """Note that the forecast of a topic has changed."""
 
     def reserve(
         self, size_bytes: int, now_s: float, key: RunKey | None = None
     ) -> tuple[Slot | None, list[CachedRun[V]]]:
-        """Make room for a run about to be created; return it, and what was evicted."""
+        """Reserve memory for a run; return its slot, if any, and the evicted runs."""
 
     def has_spare(self, size_bytes: int) -> bool:
-        """Whether a run fits and nothing has to go for it."""
+        """Return whether a run fits without evicting any run."""
 
     def unreserve(self, slot: Slot) -> None:
-        """Give back a reservation that comes to nothing."""
+        """Return a reservation that is not used."""
 
     def insert(
         self,
@@ -87,39 +87,39 @@ class Engine(Protocol[V]):
         now_s: float,
         ahead: bool = False,
     ) -> CachedRun[V] | None:
-        """Keep a run in the room made for it; None if it is here already."""
+        """Keep a run in its reserved slot; return None if the run is kept already."""
 
     def abandon(self, run: CachedRun[V]) -> None:
-        """Note that nobody comes any more to a kept run that was loaded ahead."""
+        """Note that the reader that a kept run was prefetched for is not coming."""
 
     def pin(self, run: CachedRun[V]) -> None:
         """Note that a reader maps the run."""
 
     def unpin(self, run: CachedRun[V]) -> bool:
-        """Note that a reader let go; returns whether the run's bytes went with it."""
+        """Note that a reader unmapped the run; return whether its bytes are freed."""
 
     def mark_read(self, key: RunKey, now_s: float) -> int | None:
-        """Note that a planned read is done; returns how many are left, if held."""
+        """Note that a planned read is done; return how many remain, if held."""
 
     def set_expected(self, key: RunKey, expected_reads: int, now_s: float) -> bool:
-        """Say anew how many reads are to come; returns whether the run is held."""
+        """Set how many reads are to come; return whether the run is held."""
 
     def expire(
         self, now_s: float, most_runs: float = ..., most_bytes: float = ...
     ) -> list[CachedRun[V]]:
-        """Remove what is overdue, so much at most, and what a lowered limit left."""
+        """Remove overdue runs, at most this many, and runs above a lowered limit."""
 
     def expire_run(self, key: RunKey, now_s: float) -> CachedRun[V] | None:
-        """Remove a run that is overdue before its turn."""
+        """Remove one overdue run now; return None if it is missing or not overdue."""
 
     def next_deadline_s(self) -> float | None:
-        """When `expire` will have work; None if never."""
+        """Return when `expire` will have work; None if never."""
 
     def is_behind(self, now_s: float) -> bool:
-        """Whether `expire` has work that is overdue."""
+        """Return whether `expire` has overdue work."""
 
     def remove(self, key: RunKey) -> CachedRun[V] | None:
-        """Remove a run, whatever is expected of it; None if it is not here."""
+        """Remove a run even if reads are expected; return None if it is missing."""
 
     def invalidate_ledger(self, ledger: Ledger) -> list[CachedRun[V]]:
         """Remove all runs of a ledger."""
@@ -128,10 +128,10 @@ class Engine(Protocol[V]):
         """Remove all runs of all ledgers of a topic."""
 
     def clear(self) -> list[CachedRun[V]]:
-        """Remove all runs. Reservations stay: their loads are under way."""
+        """Remove all runs. Reservations stay, since their loads are running."""
 
     def configure(self, settings: Settings, now_s: float) -> list[CachedRun[V]]:
-        """Change the limits and the policy; returns what no longer fits."""
+        """Change the limits and the policy; return the runs that no longer fit."""
 
     def check(self) -> None:
         """Assert the invariants. For tests: O(n)."""

@@ -1,7 +1,7 @@
-"""Which run goes next, whatever the policy.
+"""The eviction order of all runs, for every policy.
 
-With NEXT_READ, runs that are expected are in `NextRead` and all others in the
-`RemovalQueue`, which goes first. With any other policy the queue has all of them.
+With NEXT_READ, expected runs are in `NextRead` and all others in the `RemovalQueue`,
+whose runs are evicted first. With any other policy the queue holds all runs.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ V = TypeVar("V")
 
 
 class EvictionPolicy(Generic[V]):
-    """Every run of a cache, in one of two orders."""
+    """All runs of a cache, each in the order that applies to it."""
 
     def __init__(
-        self, settings: Settings, counters: Counters, foreseen: ReadForecast
+        self, settings: Settings, counters: Counters, forecast: ReadForecast
     ) -> None:
-        self._foreseen = foreseen
+        self._forecast = forecast
         self._policy = settings.policy
         self._queue: RemovalQueue[V] = RemovalQueue(settings, counters)
-        self._next: NextRead[V] = NextRead(foreseen, counters)
+        self._next: NextRead[V] = NextRead(forecast, counters)
 
     def __len__(self) -> int:
         return len(self._queue) + len(self._next)
@@ -51,14 +51,14 @@ class EvictionPolicy(Generic[V]):
                 self.add(run)
 
     def add(self, run: CachedRun[V]) -> None:
-        """Take in a run that is not here."""
+        """Add a run that is in neither order."""
         if self._policy is Policy.NEXT_READ and run.expected_reads:
             self._next.add(run)
         else:
             self._queue.add(run)
 
     def remove(self, run: CachedRun[V]) -> None:
-        """Take out a run that is here."""
+        """Remove a run from its order."""
         if run in self._next:
             self._next.remove(run)
         else:
@@ -72,7 +72,7 @@ class EvictionPolicy(Generic[V]):
         self.add(run)
 
     def requeue(self, run: CachedRun[V]) -> None:
-        """Spare a run whose time is over, and note that."""
+        """Spare a run whose time to live is over, and count that."""
         run.requeues += 1
         run.accessed = False
         if run not in self._next:
@@ -89,55 +89,57 @@ class EvictionPolicy(Generic[V]):
             self._queue.move_to_end(run)
 
     def abandon(self, run: CachedRun[V]) -> None:
-        """Note that the reader a run was loaded ahead of does not come."""
+        """Note that the reader that a run was prefetched for is not coming."""
         if run in self._next:
             run.ahead = False
         elif run.ahead:
             self._queue.abandon(run)
 
     def expect(self, run: CachedRun[V]) -> None:
-        """Note that a run is expected that was not, or the other way round."""
+        """Note that a run became expected, or is no longer expected."""
         if self._policy is Policy.NEXT_READ:
             self.remove(run)
             self.add(run)
 
-    def moved(self, topic: str) -> None:
-        """Note that what is foreseen of a topic, or who maps its runs, has changed."""
-        self._next.moved(topic)
+    def readers_moved(self, topic: str) -> None:
+        """Note that the forecast of a topic, or the pins of its runs, have changed."""
+        self._next.readers_moved(topic)
 
     def spares(self, run: CachedRun[V]) -> bool:
-        """Whether a pass that looked at the run now would requeue it."""
+        """Return whether a pass that examined the run now would requeue it."""
         return self._queue.spares(run)
 
     def sweep(
         self, size_bytes: int, runs: int
     ) -> tuple[list[CachedRun[V]], list[CachedRun[V]]]:
-        """Remove until so much is freed, but nothing whose next read is foreseen.
+        """Remove runs from the queue until this many bytes and runs are freed.
 
-        Returns what was removed, and what was requeued, as often as it was.
+        Runs whose next read is forecast stay. Returns the removed runs, and the
+        requeued runs, each as often as it was requeued.
         """
         return self._queue.shrink(size_bytes, runs)
 
     def put_back(self, runs: list[CachedRun[V]]) -> None:
-        """Let what was swept stay after all, the next to go first as before."""
+        """Put swept runs back at the head of the queue, in their order."""
         self._queue.put_back(runs)
 
     def evict_for(
-        self, size_bytes: int, runs: int, to: RunKey | None
+        self, size_bytes: int, runs: int, new_key: RunKey | None
     ) -> list[CachedRun[V]] | None:
-        """Remove until so much is freed, but nothing read sooner than the newcomer.
+        """Remove expected runs that are read later than a new run, to make room for it.
 
-        None, and nothing is removed, if that cannot be. None reads at once.
+        `new_key` None means that the new run is read at once. Returns None, and removes
+        no run, if this many bytes and runs cannot be freed so.
         """
-        ticks = -1.0 if to is None else self._ticks_until_read(to)
+        ticks = -1.0 if new_key is None else self._ticks_until_read(new_key)
         return self._next.evict_for(size_bytes, runs, ticks)
 
     def shrink(self, size_bytes: int, runs: int) -> list[CachedRun[V]]:
-        """Remove of what is foreseen until so much is freed, or nothing is left."""
+        """Remove expected runs until this much is freed or none can be removed."""
         return self._next.shrink(size_bytes, runs)
 
     def all(self) -> list[CachedRun[V]]:
-        """List every run, the next to go first."""
+        """List all runs, the next to be evicted first."""
         return self._queue.all() + self._next.all()
 
     def check(self) -> None:
@@ -148,5 +150,5 @@ class EvictionPolicy(Generic[V]):
             assert not any(run.expected_reads for run in self._queue.all())
 
     def _ticks_until_read(self, key: RunKey) -> float:
-        place = self._foreseen.place(key)
-        return self._foreseen.ticks_until_read(key.ledger.topic, place)
+        offset = self._forecast.offset_of(key)
+        return self._forecast.ticks_until_read(key.ledger.topic, offset)

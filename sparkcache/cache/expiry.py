@@ -1,18 +1,18 @@
-"""When the time of each run is over.
+"""The time to live and the maximum age of every run.
 
-A run's time depends on its state: nobody has read it, somebody has, or somebody is
-still expected to. Each state has one time to live, hence one queue that is in order of
-deadlines by itself, and finding what is over costs the three heads: no heap, no timer
-wheel. A run changes queues only as its time begins anew, at the tail.
+The time to live depends on a run's state: unread, read, or with reads to come. Each
+state has one time to live, hence one queue that keeps itself in deadline order, and
+finding overdue runs costs a look at three heads: no heap, no timer wheel. A run changes
+queues only when its time to live restarts, and joins the new queue at the tail.
 
-Beside that each run has one life, from its insertion on, which may have a cap.
+In addition a run has an age, counted from its insertion, which may be limited.
 
-Deadlines are included: at `since + ttl` exactly, the time is over.
+Deadlines are inclusive: at exactly `since + ttl` the time to live is over.
 
 Source: the exact semantics are those of Caffeine with the dual `Expiry` of Apache
-RocketMQ (issue 10572). Different here: reads within a second of each other count fully
-too, and runs with reads to come have a time of their own, after PIP-430; and there is
-a cap, without which a run that is read again and again never ends.
+RocketMQ (issue 10572). Different here: reads within a second of each other also count
+fully; runs with reads to come have a time to live of their own, after PIP-430; and the
+age is limited, because otherwise a run that is read again and again never expires.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ V = TypeVar("V")
 
 
 class Expiry(Generic[V]):
-    """The time of every run held, and its life."""
+    """The deadlines of all kept runs."""
 
     def __init__(self, ttl: Ttl, counters: Counters) -> None:
         self._counters = counters
-        self._lives: MaxAgeQueue[V] = MaxAgeQueue(inf)
+        self._ages: MaxAgeQueue[V] = MaxAgeQueue(inf)
         self._unread: DeadlineQueue[V] = DeadlineQueue(0.0)
         self._read: DeadlineQueue[V] = DeadlineQueue(0.0)
         self._expected: DeadlineQueue[V] = DeadlineQueue(0.0)
-        # In the order of a pass, for a run that was spared never moves to one before.
+        # In the order of a pass: a spared run never moves to an earlier queue.
         self._queues = (self._expected, self._read, self._unread)
         self.configure(ttl)
 
@@ -54,10 +54,10 @@ class Expiry(Generic[V]):
         return f"<{expected} runs expected, {read} read, {unread} unread>"
 
     def configure(self, ttl: Ttl) -> None:
-        """Change how long runs live, those held included.
+        """Change the times to live, also of the runs already kept.
 
-        Their time still counts from when it began. Runs already read live `create_s`
-        from their last read if reads no longer matter.
+        Times to live still count from when they started. Runs already read live
+        `create_s` from their last read if reads no longer change the time to live.
         """
         self._reads_matter = ttl.after_read_s is not None
         self._unread.ttl_s = ttl.create_s
@@ -65,52 +65,52 @@ class Expiry(Generic[V]):
             ttl.create_s if ttl.after_read_s is None else ttl.after_read_s
         )
         self._expected.ttl_s = ttl.expected_s
-        self._lives.max_life_s = ttl.max_life_s
+        self._ages.max_life_s = ttl.max_life_s
 
     def insert(self, run: CachedRun[V], now_s: float) -> None:
-        """Begin the run's life, and its time."""
-        self._lives.begin(run, now_s)
+        """Start the age and the time to live of a run."""
+        self._ages.begin(run, now_s)
         self.start(run, now_s)
 
     def start(self, run: CachedRun[V], now_s: float) -> None:
-        """Begin the run's time, as its state now demands: the first or a fresh one."""
+        """Start or restart the time to live that the run's state demands."""
         if run.expected_reads:
             queue = self._expected
         else:
             queue = self._read if run.was_read else self._unread
-        old = run.deadlines
-        if old is queue:
+        old_queue = run.deadlines
+        if old_queue is queue:
             queue.restart(run, now_s)
             return
-        if old is not None:
-            old.remove(run)
+        if old_queue is not None:
+            old_queue.remove(run)
         queue.add(run, now_s)
 
     def read(self, run: CachedRun[V], now_s: float) -> None:
-        """Note a read, after `expected_reads` was lowered if it was a planned one."""
+        """Note a read, after `expected_reads` was lowered if the read was planned."""
         if self._reads_matter:
             run.was_read = True
             self.start(run, now_s)
 
     def stop(self, run: CachedRun[V]) -> None:
-        """Forget a run."""
+        """Forget the deadlines of a run."""
         if run.deadlines is not None:
             run.deadlines.remove(run)
-            self._lives.remove(run)
+            self._ages.remove(run)
 
-    def is_over(self, run: CachedRun[V], now_s: float) -> bool:
-        """Whether the run's time has ended."""
+    def is_past_ttl(self, run: CachedRun[V], now_s: float) -> bool:
+        """Return whether the run's time to live is over."""
         queue = run.deadlines
         return queue is not None and now_s >= queue.end_s(run)
 
-    def is_at_end(self, run: CachedRun[V], now_s: float) -> bool:
-        """Whether the run's life has ended, so that nothing spares it."""
-        return now_s >= self._lives.end_s(run)
+    def is_past_max_age(self, run: CachedRun[V], now_s: float) -> bool:
+        """Return whether the run has reached the maximum age and cannot be spared."""
+        return now_s >= self._ages.end_s(run)
 
-    def over(self, now_s: float) -> Iterator[CachedRun[V]]:
-        """Yield the runs whose life or time has ended.
+    def overdue(self, now_s: float) -> Iterator[CachedRun[V]]:
+        """Yield the runs whose maximum age or time to live is over.
 
-        Each has to be stopped, or started anew, before the next is asked for.
+        The caller must stop or restart each run before it takes the next one.
         """
         for queue in self._in_use():
             while (run := queue.head()) is not None:
@@ -120,7 +120,7 @@ class Expiry(Generic[V]):
                 yield run
 
     def next_deadline_s(self) -> float | None:
-        """When the next run's life or time ends; None if none does."""
+        """Return the earliest deadline of any run; None if no run expires."""
         first_s = inf
         for queue in self._in_use():
             run = queue.head()
@@ -132,10 +132,10 @@ class Expiry(Generic[V]):
         """Assert the invariants. For tests: O(n)."""
         for queue in self._queues:
             queue.check()
-        self._lives.check()
-        assert len(self._lives) == len(self)
+        self._ages.check()
+        assert len(self._ages) == len(self)
 
     def _in_use(self) -> tuple[DeadlineQueue[V] | MaxAgeQueue[V], ...]:
-        if self._lives.max_life_s == inf:
+        if self._ages.max_life_s == inf:
             return self._queues
-        return (self._lives, *self._queues)
+        return (self._ages, *self._queues)

@@ -1,12 +1,11 @@
-"""The ring's memory where each run has its own: segments are lists of runs.
+"""Ring memory in which each run has its own slot: segments are lists of runs.
 
-Runs are added to the newest list until it is full, and the oldest list goes, all of it
-at once, when there is no room. A run's memory is freed with its last reader, whatever
-becomes of its list.
+Runs are added to the newest list until it is full. When memory is needed, the oldest
+list is evicted as a whole. The memory of an evicted run is freed with its last reader.
 
 Source: Apache Pulsar PIP-174, where entries are retained and not copied. Different
-here: the bytes of a run count until its last reader lets go, and a list that went
-takes its count along.
+here: the bytes of a run count until its last reader unmaps it, and the size of an
+evicted list is subtracted with the list.
 """
 
 from __future__ import annotations
@@ -28,28 +27,28 @@ V = TypeVar("V")
 
 
 @dataclass(eq=False, slots=True)
-class _Listed(Generic[V]):
-    """A segment: runs of so many bytes together."""
+class _RunList(Generic[V]):
+    """A segment: a list of runs and their total size."""
 
     size_bytes: int = 0
     runs: dict[CachedRun[V], None] = field(default_factory=dict)
 
 
 class ListedSegments(Generic[V]):
-    """Lists of runs that are given up whole, the oldest first.
+    """Lists of runs that are evicted as a whole, the oldest first.
 
     Args:
         settings: The limits.
-        holdings: What is held.
+        accounting: The memory that is held.
 
     """
 
-    numbers: Collection[int] = ()  # there is no memory but that of the runs
+    numbers: Collection[int] = ()  # the only memory is that of the runs
 
     def __init__(self, settings: Settings, accounting: MemoryAccounting) -> None:
         self._accounting = accounting
-        self._lists: OrderedDict[_Listed[V], None] = OrderedDict()  # oldest first
-        self._list_of: dict[CachedRun[V], _Listed[V]] = {}
+        self._lists: OrderedDict[_RunList[V], None] = OrderedDict()  # oldest first
+        self._list_of: dict[CachedRun[V], _RunList[V]] = {}
         self._settings = settings
 
     def __repr__(self) -> str:
@@ -57,16 +56,16 @@ class ListedSegments(Generic[V]):
 
     @property
     def held_bytes(self) -> int:
-        """What counts towards the limit: kept, reserved and lent."""
+        """Bytes that count towards the limit: kept, reserved and lent."""
         return self._accounting.held.bytes
 
     def runs(self) -> Iterator[CachedRun[V]]:
-        """Yield what look-ups find, the next to go first."""
+        """Yield the runs that look-ups find, the next to be evicted first."""
         for listed in self._lists:
             yield from listed.runs
 
     def reserve(self, size_bytes: int) -> tuple[Slot | None, list[CachedRun[V]]]:
-        """Make room for a run; return it, and what lay in the way."""
+        """Reserve memory for a run; return its slot, if any, and the evicted runs."""
         settings = self._settings
         size_bytes = settings.rounded(size_bytes)
         limits = settings.max_bytes, settings.max_runs
@@ -74,10 +73,10 @@ class ListedSegments(Generic[V]):
             size_bytes, *limits
         ):
             return None, []
-        return Slot(size_bytes), self._give_up(size_bytes, 1)
+        return Slot(size_bytes), self._evict_lists(size_bytes, 1)
 
     def has_spare(self, size_bytes: int) -> bool:
-        """Whether a run fits and nothing has to go for it."""
+        """Return whether a run fits without evicting any run."""
         held, settings = self._accounting.held, self._settings
         most_bytes = min(settings.max_bytes - held.bytes, self._segment_bytes)
         return settings.rounded(size_bytes) <= most_bytes and (
@@ -85,20 +84,20 @@ class ListedSegments(Generic[V]):
         )
 
     def unreserve(self, slot: Slot) -> None:
-        """Give back room that nothing was written to."""
+        """Return a slot that was not written."""
 
     def keep(self, run: CachedRun[V]) -> None:
-        """Take in a run that was written to its room."""
+        """Add a run that was written to its slot."""
         newest = next(reversed(self._lists), None)
         if newest is None or newest.size_bytes + run.size_bytes > self._segment_bytes:
-            newest = _Listed()
+            newest = _RunList()
             self._lists[newest] = None
         newest.size_bytes += run.size_bytes
         newest.runs[run] = None
         self._list_of[run] = newest
 
     def drop(self, run: CachedRun[V]) -> None:
-        """Forget a run, and its list with the last one of it."""
+        """Forget a run, and its list too if that is empty then."""
         listed = self._list_of.pop(run)
         listed.size_bytes -= run.size_bytes
         del listed.runs[run]
@@ -109,16 +108,16 @@ class ListedSegments(Generic[V]):
         """Note that a reader maps a run."""
 
     def unpin(self, run: CachedRun[V]) -> None:
-        """Note that a reader let go of it."""
+        """Note that a reader unmapped a run."""
 
     def configure(self, settings: Settings) -> list[CachedRun[V]]:
-        """Change the limits; return what no longer fits."""
+        """Change the limits; return the runs that no longer fit."""
         self._settings = settings
         return self.shrink()
 
     def shrink(self) -> list[CachedRun[V]]:
-        """Give up what is beyond the limits, as far as that can be."""
-        return self._give_up(0, 0)
+        """Evict lists above the limits, as far as possible; return their runs."""
+        return self._evict_lists(0, 0)
 
     def check(self) -> None:
         """Assert the invariants. For tests."""
@@ -134,8 +133,8 @@ class ListedSegments(Generic[V]):
         assert self._settings.ring is not None, "settings of a ring"
         return self._settings.ring.segment_bytes
 
-    def _give_up(self, size_bytes: int, runs: int) -> list[CachedRun[V]]:
-        """Return what goes, list by list, so that so much more is within the limits."""
+    def _evict_lists(self, size_bytes: int, runs: int) -> list[CachedRun[V]]:
+        """Evict lists until this many more bytes and runs fit; return their runs."""
         held, settings = self._accounting.held, self._settings
         excess_bytes = held.bytes + size_bytes - settings.max_bytes
         excess_runs = held.runs + runs - settings.max_runs

@@ -1,4 +1,4 @@
-"""How long a run may live in all, whatever is read of it or expected."""
+"""The maximum age of runs, which neither reads nor expected reads extend."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ V = TypeVar("V")
 
 
 class MaxAgeQueue(Generic[V]):
-    """Every run in the order of insertion, so that the first is the first to end.
+    """All runs in the order of insertion, so the first run reaches the limit first.
 
-    Kept in order while there is no cap as well: one that is set later holds for what
-    is there by then.
+    The order is maintained even without a maximum age, because one that is set later
+    applies to the runs already kept.
     """
 
     def __init__(self, max_life_s: float) -> None:
@@ -30,21 +30,21 @@ class MaxAgeQueue(Generic[V]):
         return f"<{len(self)} runs for {self.max_life_s} s at most>"
 
     def begin(self, run: CachedRun[V], now_s: float) -> None:
-        """Begin the life of a run: its first, or a fresh one."""
+        """Start or restart the age of a run."""
         run.inserted_s = now_s
         self._runs[run] = None
         self._runs.move_to_end(run)
 
     def remove(self, run: CachedRun[V]) -> None:
-        """Take out a run, wherever in the order it is."""
+        """Remove a run from any position of the queue."""
         del self._runs[run]
 
     def head(self) -> CachedRun[V] | None:
-        """Find the run that ends first."""
+        """Return the oldest run; None if the queue is empty."""
         return next(iter(self._runs), None)
 
     def end_s(self, run: CachedRun[V]) -> float:
-        """When the run ends, if it is not removed before."""
+        """Return when the run reaches the maximum age."""
         return run.inserted_s + self.max_life_s
 
     def check(self) -> None:

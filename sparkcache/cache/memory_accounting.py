@@ -1,16 +1,16 @@
-"""What is held, in bytes and in runs: the other half of a hard limit.
+"""The memory that is held, in bytes and runs: the other half of a hard limit.
 
-Memory belongs to a run from before it is loaded until its last reader has let go of
-it, so three sums make up what is held:
+Memory belongs to a run from before it is loaded until its last reader unmaps it, so
+three sums make up the memory that is held:
 
-    reserved    about to be created
-    kept        look-ups find it
-    lent        look-ups do not, but readers still map it
+    reserved    runs about to be created
+    kept        runs that look-ups find
+    lent        runs that look-ups no longer find but readers still map
 
-Of what is kept, the pinned part is told apart: removing it would free nothing.
+The pinned part of the kept runs is counted separately: evicting it would free nothing.
 
 Source: Pulsar's wrappers charge an entry until it is evicted (PIP-430). Different here:
-until it is released, because that is when the kernel gets its pages back.
+until it is released, because only then does the kernel get its pages back.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Sum:
-    """So many runs, of so many bytes together."""
+    """A number of runs and their total bytes."""
 
     bytes: int = 0
     runs: int = 0
 
     def add(self, size_bytes: int) -> None:
-        """Count one run more."""
+        """Add one run of this size."""
         self.bytes += size_bytes
         self.runs += 1
 
     def take(self, size_bytes: int) -> None:
-        """Count one run less."""
+        """Subtract one run of this size."""
         self.bytes -= size_bytes
         self.runs -= 1
 
 
 class MemoryAccounting:
-    """Moves runs from sum to sum; what is held changes at the two ends only."""
+    """Sums between which runs move; `held` changes only at reserving and releasing."""
 
     def __init__(self) -> None:
         self.held = Sum()
@@ -51,7 +51,7 @@ class MemoryAccounting:
         self.kept = Sum()
         self.lent = Sum()
         self.pinned = Sum()
-        self._reservations: dict[int, int] = {}  # how many, by size
+        self._reservations: dict[int, int] = {}  # number by size
 
     def __repr__(self) -> str:
         return (
@@ -60,7 +60,7 @@ class MemoryAccounting:
         )
 
     def could_fit(self, size_bytes: int, max_bytes: int, max_runs: int) -> bool:
-        """Whether a run fits once everything that can be evicted is evicted."""
+        """Return whether a run fits once every evictable run is evicted."""
         held, kept, pinned = self.held, self.kept, self.pinned
         return (
             held.bytes - kept.bytes + pinned.bytes + size_bytes <= max_bytes
@@ -74,7 +74,7 @@ class MemoryAccounting:
         self.held.add(size_bytes)
 
     def unreserve(self, size_bytes: int) -> None:
-        """Give a reservation back."""
+        """Return an unused reservation."""
         self._take_reservation(size_bytes)
         self.held.take(size_bytes)
 
@@ -82,40 +82,40 @@ class MemoryAccounting:
         """Turn a reservation into a run that is kept."""
         self._take_reservation(run.size_bytes)
         self.kept.add(run.size_bytes)
-        run.place = Residency.KEPT
+        run.residency = Residency.KEPT
 
     def drop(self, run: CachedRun[Any]) -> None:
-        """Keep a run no more: it is lent while readers map it, or gone."""
+        """Stop keeping a run: it is lent while readers map it, otherwise gone."""
         self.kept.take(run.size_bytes)
         if run.pins:
             self.pinned.take(run.size_bytes)
             self.lent.add(run.size_bytes)
-            run.place = Residency.LENT
+            run.residency = Residency.LENT
         else:
             self.held.take(run.size_bytes)
-            run.place = Residency.GONE
+            run.residency = Residency.GONE
 
     def pin(self, run: CachedRun[Any]) -> None:
-        """Note a reader more."""
-        if run.place is Residency.GONE:
+        """Count one more reader of a run."""
+        if run.residency is Residency.GONE:
             raise ValueError(f"{run!r} cannot be pinned: nothing holds its bytes")
         run.pins += 1
-        if run.pins == 1 and run.place is Residency.KEPT:
+        if run.pins == 1 and run.residency is Residency.KEPT:
             self.pinned.add(run.size_bytes)
 
     def unpin(self, run: CachedRun[Any]) -> bool:
-        """Note a reader less; returns whether the run is gone with it."""
+        """Count one reader fewer of a run; return whether its bytes are freed."""
         if not run.pins:
             raise ValueError(f"{run!r} cannot be unpinned: it has no pin")
         run.pins -= 1
         if run.pins:
             return False
-        if run.place is Residency.KEPT:
+        if run.residency is Residency.KEPT:
             self.pinned.take(run.size_bytes)
             return False
         self.lent.take(run.size_bytes)
         self.held.take(run.size_bytes)
-        run.place = Residency.GONE
+        run.residency = Residency.GONE
         return True
 
     def check(self) -> None:
@@ -132,14 +132,15 @@ class MemoryAccounting:
         assert self.pinned.runs <= self.kept.runs
 
     def _take_reservation(self, size_bytes: int) -> None:
-        left = self._reservations.get(size_bytes, 0) - 1
-        if left < 0:
+        remaining = self._reservations.get(size_bytes, 0) - 1
+        if remaining < 0:
             raise ValueError(
-                f"no reservation of {size_bytes} bytes among {self.reserved.runs} of "
-                f"{self.reserved.bytes} bytes together: use the size given to reserve()"
+                f"no reservation of {size_bytes} bytes among {self.reserved.runs} with "
+                f"a total of {self.reserved.bytes} bytes: use the size that was passed "
+                "to reserve()"
             )
-        if left:
-            self._reservations[size_bytes] = left
+        if remaining:
+            self._reservations[size_bytes] = remaining
         else:
             del self._reservations[size_bytes]
         self.reserved.take(size_bytes)

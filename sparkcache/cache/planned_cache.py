@@ -1,13 +1,13 @@
-"""A cache that knows what is planned: what a read does to both.
+"""A cache engine combined with the forecast of planned reads.
 
-What the node and the simulator drive. A reader takes its runs one after another, and
-says later that it has finished with each. From the first moment its cursor is past
-the run, so that what is foreseen counts the readers behind it; from the second its
-read is no longer expected, and with the last expected read the run is let go of.
-Between the two the run may go to make room, since nothing depends on its being held.
+The node and the simulator drive this class. A reader takes its runs one after another
+and later reports each run as finished. Taking a run moves the reader's cursor past it,
+so the forecast then counts only the readers that have not reached the run. Finishing
+it ends the expectation of that read, and the last expected read removes the run.
+Between the two the run may be evicted, since nothing depends on the cache holding it.
 
 Source: Pulsar counts a read when the entry is released by its dispatcher (PIP-430).
-Different here: what is taken and never finished with was not read, and stays expected.
+Different here: a run that is taken but never finished was not read, and stays expected.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ V = TypeVar("V")
 
 
 class PlannedCache(Generic[V]):
-    """Runs, and the readers to come of each.
+    """The runs of a node and the readers to come of each.
 
-    Whatever returns runs says "these are no longer kept, free them".
+    A method that returns runs means "these are no longer kept, free them".
 
     Attributes:
-        runs: The runs: to look up without reading, pin, expire, configure.
+        runs: The engine, used directly to peek, pin, expire and configure.
 
     """
 
     def __init__(self, settings: Settings) -> None:
         self._forecast = Forecast()
-        self._gone: dict[str, float] = {}  # streams, and until when they are foreseen
+        self._forget_at_s: dict[str, float] = {}  # by plan of an ended stream
         self.runs: Engine[V] = self._engine(settings, Counters())
 
     def __repr__(self) -> str:
@@ -53,17 +53,17 @@ class PlannedCache(Generic[V]):
     def begin(
         self, plans: Iterable[Plan], now_s: float, *, late: bool = False
     ) -> list[Plan]:
-        """Take up plans; return those that were neither known nor over already.
+        """Begin plans; return those that were neither known nor over already.
 
-        A stream that is known moves on. With a new run of its query, the one before it
-        is over, whether or not anybody has said so. Where a task comes late, the run
-        that it tells of is the one before.
+        A known stream moves on to its next batch. A new run of a query ends the plans
+        of the run before, whether or not that end was reported. With `late`, plans of a
+        query that already has another run are ignored: they belong to an old run.
         """
         begun = []
         for plan in plans:
-            before = self._forecast.move(plan)
-            if before is not None:
-                both = before.consumers + plan.consumers
+            previous = self._forecast.move(plan)
+            if previous is not None:
+                both = previous.consumers + plan.consumers
                 self._recount(replace(plan, consumers=both), now_s)
             elif late and self._forecast.other_runs(plan):
                 continue
@@ -72,41 +72,43 @@ class PlannedCache(Generic[V]):
                 self._recount(plan, now_s)
                 over = self._forecast.other_runs(plan)
                 if plan.is_stream:
-                    over += self._forecast.awaited(plan)
+                    over += self._forecast.placeholders_for(plan)
                 self.end(over, now_s)
         return begun
 
     def reach(
         self, query: str, reached: Mapping[str, Position], now_s: float
     ) -> list[Plan]:
-        """Note how far a query has read topics, wherever; return plans that move on."""
+        """Note how far a query has read topics on any node; return changed plans."""
         known = self._forecast.streams(query)
-        moved = [after for plan in known if (after := plan.behind(reached)) != plan]
+        moved = [
+            later for plan in known if (later := plan.remaining_after(reached)) != plan
+        ]
         self.begin(moved, now_s)
         return moved
 
     def end(self, plan_ids: Iterable[str], now_s: float) -> list[CachedRun[V]]:
-        """Forget plans for good, and what nobody else waits for.
+        """End plans for good; remove and return runs that nobody else will read.
 
-        What a stream waited for may be read by the next one that begins where it ended.
+        Runs that a stream expected stay: the next stream may begin where it ended.
         """
-        called_off = []
+        no_longer_expected = []
         for plan in self._forecast.end(plan_ids):
-            uncounted = self._recount(plan, now_s)
+            unexpected = self._recount(plan, now_s)
             if not plan.is_stream:
-                called_off += uncounted
-            elif self.runs.settings.continue_s and self._forecast.go_on(plan):
-                self._gone[plan.id] = now_s + self.runs.settings.continue_s
-        removed = [run for key in called_off if (run := self.runs.remove(key))]
-        self.runs.counters.called_off += len(removed)
+                no_longer_expected += unexpected
+            elif self.runs.settings.continue_s and self._forecast.foresee_ended(plan):
+                self._forget_at_s[plan.id] = now_s + self.runs.settings.continue_s
+        removed = [run for key in no_longer_expected if (run := self.runs.remove(key))]
+        self.runs.counters.removed_by_plan_end += len(removed)
         return removed
 
     def expire_ended_streams(self, now_s: float) -> None:
-        """Foresee streams no longer that ended long ago."""
-        for plan_id, until_s in list(self._gone.items()):
+        """Drop the forecast of streams that ended longer ago than `continue_s`."""
+        for plan_id, until_s in list(self._forget_at_s.items()):
             if until_s <= now_s:
-                del self._gone[plan_id]
-                plan = self._forecast.forget(plan_id)
+                del self._forget_at_s[plan_id]
+                plan = self._forecast.forget_ended(plan_id)
                 for consumer in () if plan is None else plan.consumers:
                     self.runs.readers_moved(consumer.topic)
 
@@ -126,7 +128,7 @@ class PlannedCache(Generic[V]):
     def take(
         self, partition_read: PartitionRead, key: RunKey, now_s: float
     ) -> CachedRun[V] | None:
-        """Look up the run that a reader comes to; None if it has to be loaded."""
+        """Look up the next run of a reader; return None if it must be loaded."""
         self._forecast.advance(partition_read, key)
         self.runs.readers_moved(key.ledger.topic)
         return self.runs.get(key, now_s)
@@ -134,33 +136,33 @@ class PlannedCache(Generic[V]):
     def finish(
         self, partition_read: PartitionRead, ordinal: int, key: RunKey, now_s: float
     ) -> list[CachedRun[V]]:
-        """Note that a reader has finished with a run, which is its `ordinal`-th."""
+        """Note that a reader has finished its `ordinal`-th run; return removed runs."""
         if not self._forecast.mark_read(partition_read, ordinal, key):
             return []
-        left = self._forecast.expected(key)  # of several plans, maybe
+        remaining = self._forecast.expected(key)  # perhaps of several plans
         if self.runs.mark_read(key, now_s) is None:
             return []
         if (
-            left
+            remaining
             or not self.runs.settings.drop_after_last_read
             or self._forecast.is_streamed(key.ledger.topic)
         ):
-            self.runs.set_expected(key, left, now_s)
+            self.runs.set_expected(key, remaining, now_s)
             return []
         removed = self.runs.remove(key)
         assert removed is not None, "it was marked just now"
-        self.runs.counters.read_out += 1
+        self.runs.counters.removed_by_last_read += 1
         return [removed]
 
     def close(self, partition_read: PartitionRead) -> None:
-        """End an attempt at a partition, at its end or before."""
+        """End an attempt at a partition, complete or not."""
         self._forecast.close(partition_read)
         self.runs.readers_moved(partition_read.cursor.topic)
 
     def reserve(
         self, key: RunKey, size_bytes: int, now_s: float
     ) -> tuple[Slot | None, list[CachedRun[V]]]:
-        """Make room for a run, if nothing that is read sooner has to go for it."""
+        """Reserve memory for a run unless a run that is read sooner must be evicted."""
         return self.runs.reserve(size_bytes, now_s, key)
 
     def insert(
@@ -172,7 +174,7 @@ class PlannedCache(Generic[V]):
         now_s: float,
         ahead: bool = False,
     ) -> CachedRun[V] | None:
-        """Keep a run in the room made for it: see `RunCache.insert`."""
+        """Keep a run in its reserved slot: see `RunCache.insert`."""
         return self.runs.insert(
             key,
             value,
@@ -191,12 +193,12 @@ class PlannedCache(Generic[V]):
                 assert run.expected_reads == self._forecast.expected(run.key)
 
     def change_engine(self, settings: Settings) -> None:
-        """Go on with an engine that holds nothing yet, where the present one is idle.
+        """Replace the engine, which must be idle, by an empty one.
 
-        What is planned and what was counted stays.
+        Plans and counters stay.
         """
         if not self.runs.is_idle:
-            raise ValueError(f"{self.runs!r} cannot be changed: something is held")
+            raise ValueError(f"{self.runs!r} cannot be replaced: it still holds runs")
         self.runs = self._engine(settings, self.runs.counters)
 
     def _engine(self, settings: Settings, counters: Counters) -> Engine[V]:
@@ -205,15 +207,15 @@ class PlannedCache(Generic[V]):
         return RingCache(settings, counters)
 
     def _recount(self, plan: Plan, now_s: float) -> list[RunKey]:
-        """Count the reads to come anew of what a plan reads; return what has none."""
-        called_off = []
+        """Recount the expected reads of a plan's runs; return runs that have none."""
+        no_longer_expected = []
         topics = plan.topics
         reads = Consumers(plan.consumers).reads
         for key in filter(reads, self.runs.keys_of(topics)):
             expected = self._forecast.expected(key)
             is_held = self.runs.set_expected(key, expected, now_s)
             if is_held and not expected:
-                called_off.append(key)
+                no_longer_expected.append(key)
         for topic in topics:
             self.runs.readers_moved(topic)
-        return called_off
+        return no_longer_expected

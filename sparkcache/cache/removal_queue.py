@@ -1,23 +1,23 @@
-"""Which run goes next.
+"""The eviction order of runs whose next read is not forecast.
 
-One queue over all topics, in the order in which runs were inserted. Those that were
-loaded ahead of a reader who is still coming stand behind all others, and join them when
-they are read: they are of use to somebody soon, and have cost as much. A pass looks at
-the head, again and again, and gives one verdict each time:
+One queue over all topics, in the order of insertion. Prefetched runs whose reader is
+still expected follow all others and join them when they are read: somebody will use
+them soon, and they have cost as much. A pass examines the head of the queue repeatedly
+and reaches one verdict each time:
 
     STOP       enough is freed
-    PASS_OVER  readers map it, so removing it would free nothing: it keeps its place
-    REQUEUE    back to the tail: reads are expected of it, or, where that is switched
+    PASS_OVER  readers map the run, so removing it would free nothing: it keeps its
+               position
+    REQUEUE    back to the tail: reads of the run are expected, or, if that is switched
                on, it was accessed since a pass last spared it
-    REMOVE     anything else
+    REMOVE     any other run
 
-A run with reads to come is spared `max_requeues` times in all, and an access spares
-once, so a pass ends after at most `max_requeues + 2` looks at each run.
+A run with reads to come is spared `max_requeues` times in all, and an access spares it
+once, so a pass examines each run at most `max_requeues + 2` times.
 
 Source: Apache Pulsar PIP-430, RangeCacheRemovalQueue, as merged. Different here:
-PASS_OVER; what was loaded ahead, which Pulsar does not have; and there is no verdict
-MISSING, for a run that is removed in any other way leaves the queue at once, from
-wherever it stands.
+PASS_OVER; prefetched runs, which Pulsar does not have; and no verdict MISSING, because
+a run that is removed in any other way leaves the queue at once, from any position.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ V = TypeVar("V")
 
 
 class Verdict(Enum):
-    """What a pass does with the run at the head of the queue."""
+    """Decision of a pass about the run at the head of the queue."""
 
     STOP = auto()
     PASS_OVER = auto()
@@ -46,7 +46,7 @@ class Verdict(Enum):
 
 
 class RemovalQueue(Generic[V]):
-    """The runs of a cache in the order in which to consider their removal."""
+    """The runs of a cache in the order in which passes consider them."""
 
     def __init__(self, settings: Settings, counters: Counters) -> None:
         self._counters = counters
@@ -68,37 +68,37 @@ class RemovalQueue(Generic[V]):
         self._spares_accessed = settings.extend_recently_accessed
 
     def add(self, run: CachedRun[V]) -> None:
-        """Take in a run that is not in the queue."""
+        """Add a run that is not in the queue."""
         self._queue_of(run)[run] = None
 
     def arrive(self, run: CachedRun[V]) -> None:
-        """Put a run that was loaded ahead, and is read now, with the others."""
+        """Move a prefetched run that is read now to the other runs."""
         self.remove(run)
         run.ahead = False
         self.add(run)
 
     def abandon(self, run: CachedRun[V]) -> None:
-        """Put a run that was loaded ahead in vain before all others."""
+        """Move a run that was prefetched in vain to the head of the queue."""
         self.remove(run)
         run.ahead = False
         self.put_back([run])
 
     def requeue(self, run: CachedRun[V]) -> None:
-        """Spare a run, and note that."""
+        """Spare a run, and count that."""
         run.requeues += 1
         run.accessed = False
         self.move_to_end(run)
 
     def move_to_end(self, run: CachedRun[V]) -> None:
-        """Let a run go after all others."""
+        """Move a run to the tail of its part of the queue."""
         self._queue_of(run).move_to_end(run)
 
     def remove(self, run: CachedRun[V]) -> None:
-        """Take out a run, wherever in the queue it is."""
+        """Remove a run from any position of the queue."""
         del self._queue_of(run)[run]
 
     def spares(self, run: CachedRun[V]) -> bool:
-        """Whether a pass that looked at the run now would requeue it."""
+        """Return whether a pass that examined the run now would requeue it."""
         if run.expected_reads and run.requeues < self._max_requeues:
             return True
         return self._spares_accessed and run.accessed
@@ -106,10 +106,10 @@ class RemovalQueue(Generic[V]):
     def shrink(
         self, size_bytes: int, runs: int
     ) -> tuple[list[CachedRun[V]], list[CachedRun[V]]]:
-        """Remove until both so many bytes and so many runs are freed.
+        """Remove runs until both this many bytes and this many runs are freed.
 
-        Returns what was removed, and what was requeued, as often as it was and even if
-        it was removed in the end; each in the order in which it happened.
+        Returns the removed runs, and the requeued runs, each as often as it was
+        requeued and even if it was removed in the end; both in order of occurrence.
         """
         removed: list[CachedRun[V]] = []
         requeued: list[CachedRun[V]] = []
@@ -135,16 +135,16 @@ class RemovalQueue(Generic[V]):
         return removed, requeued
 
     def put_back(self, runs: list[CachedRun[V]]) -> None:
-        """Take in runs again in their order, as the first of the queue.
+        """Put removed runs back at the head of the queue, in their order.
 
-        They go before those that the pass met between them and passed over.
+        They precede runs that the pass found between them and passed over.
         """
         for run in reversed(runs):
             self.add(run)
             self._queue_of(run).move_to_end(run, last=False)
 
     def all(self) -> list[CachedRun[V]]:
-        """List every run, the next to go first."""
+        """List all runs, the next to be evicted first."""
         return [*self._runs, *self._ahead]
 
     def _queue_of(self, run: CachedRun[V]) -> OrderedDict[CachedRun[V], None]:

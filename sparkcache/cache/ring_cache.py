@@ -1,16 +1,16 @@
-"""The runs of one node in a ring: the second engine, which does nothing by topic.
+"""The ring engine: the runs of one node in segments, with no state per topic.
 
-Runs go in the order in which they came, a whole segment at a time, whatever they are
-and whoever reads them. So there is one look-up table and nothing else to keep in order:
-no queue, no deadlines, no forecast. What a plan says is used where it costs nothing: a
-run goes with its last planned read, and a segment that has lost all its runs so is
-written next.
+Runs are evicted in the order of insertion, a whole segment at a time, regardless of
+topic and reader. So the engine maintains one look-up table and no order: no queue, no
+deadlines, no forecast. Plans are used where that costs nothing: the last planned read
+removes a run, and a segment that has lost all its runs in this way is written next.
 
-How long a run lives is not asked, except for its whole life where that has a cap. It
-is an `Engine`, as `RunCache` is.
+Times to live are ignored, except for the maximum age, if there is one. Like `RunCache`,
+`RingCache` is an `Engine`.
 
-Source: Apache Pulsar PIP-174. Different here: room is made before a run exists; a run
-that is here already costs nothing; it is known how much of each topic is here.
+Source: Apache Pulsar PIP-174. Different here: memory is reserved before a run exists;
+inserting a run that is kept already costs nothing; it is known how much of each topic
+is kept.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ V = TypeVar("V")
 
 
 class RingCache(Engine[V]):
-    """Runs by key, in segments that are given up one after the other.
+    """Runs by key, in segments that are evicted one after the other.
 
     Args:
-        settings: The limits; `settings.ring` says what the segments are like.
-        counters: What to count in.
+        settings: The limits; `settings.ring` describes the segments.
+        counters: The counters to use; None for new ones.
 
     Attributes:
-        counters: What has happened so far.
-        holdings: What is held.
+        counters: The events so far.
+        accounting: The memory that is held.
 
     """
 
@@ -81,7 +81,7 @@ class RingCache(Engine[V]):
 
     @property
     def held_bytes(self) -> int:
-        """What counts towards the limit."""
+        """Bytes that count towards the limit."""
         return self._segments.held_bytes
 
     def get(self, key: RunKey, now_s: float) -> CachedRun[V] | None:
@@ -96,26 +96,26 @@ class RingCache(Engine[V]):
     def peek(self, key: RunKey, now_s: float) -> CachedRun[V] | None:
         """Look up a run without any effect."""
         run = self._runs.get(key)
-        return None if run is None or self._is_dead(run, now_s) else run
+        return None if run is None or self._is_overdue(run, now_s) else run
 
     def keys_of(self, topics: Collection[str]) -> list[RunKey]:
-        """The runs here of some topics, found by looking at all; no effect."""
+        """Return the keys of the runs of some topics, found by scanning all runs."""
         return [key for key in self._runs if key.ledger.topic in topics]
 
     def runs(self) -> list[CachedRun[V]]:
-        """List the runs kept, the next to go first."""
+        """List the kept runs, the next to be evicted first."""
         return list(self._segments.runs())
 
     def readers_moved(self, topic: str) -> None:
-        """Note that what is foreseen of a topic has changed, which is all the same."""
+        """Note that the forecast of a topic has changed; a ring ignores it."""
 
     def reserve(
         self, size_bytes: int, now_s: float, key: RunKey | None = None
     ) -> tuple[Slot | None, list[CachedRun[V]]]:
-        """Make room for a run that is about to be created, at the cost of the oldest.
+        """Reserve memory for a run about to be created; evict the oldest runs for it.
 
-        Returns the room, if there is any, and what was evicted for it. A run that is
-        larger than a segment is refused and evicts nothing.
+        Returns the slot, if any, and the evicted runs. A run that is larger than a
+        segment is refused and evicts nothing.
         """
         slot, evicted = self._segments.reserve(size_bytes)
         self._evict(evicted)
@@ -126,11 +126,11 @@ class RingCache(Engine[V]):
         return slot, evicted
 
     def has_spare(self, size_bytes: int) -> bool:
-        """Whether a run fits and nothing has to go for it."""
+        """Return whether a run fits without evicting any run."""
         return self._segments.has_spare(size_bytes)
 
     def unreserve(self, slot: Slot) -> None:
-        """Give back a reservation that comes to nothing."""
+        """Return a reservation that is not used."""
         self._segments.unreserve(slot)
         self.accounting.unreserve(slot.size_bytes)
 
@@ -144,10 +144,10 @@ class RingCache(Engine[V]):
         now_s: float,
         ahead: bool = False,
     ) -> CachedRun[V] | None:
-        """Keep a run in the room that was made for it.
+        """Keep a run in its reserved slot.
 
-        None if the run is here already. That one stays where it is, its life begins
-        anew, the reservation is given back, and `value` is the caller's to free.
+        Returns None if the run is kept already. The kept run then stays in its slot,
+        its age restarts, the reservation is returned, and the caller must free `value`.
         """
         require_reads(expected_reads)
         old = self._runs.get(key)
@@ -173,7 +173,7 @@ class RingCache(Engine[V]):
         return run
 
     def abandon(self, run: CachedRun[V]) -> None:
-        """Note that nobody comes any more to a kept run that was loaded ahead."""
+        """Note that the reader that a kept run was prefetched for is not coming."""
         run.ahead = False
 
     def pin(self, run: CachedRun[V]) -> None:
@@ -182,15 +182,15 @@ class RingCache(Engine[V]):
         self._segments.pin(run)
 
     def unpin(self, run: CachedRun[V]) -> bool:
-        """Note that a reader let go; returns whether the run's bytes went with it."""
+        """Note that a reader unmapped the run; return whether its bytes are freed."""
         is_gone = self.accounting.unpin(run)
         self._segments.unpin(run)
         return is_gone
 
     def mark_read(self, key: RunKey, now_s: float) -> int | None:
-        """Note that a planned read is done; returns how many are left.
+        """Note that a planned read is done; return how many remain.
 
-        None if the run is not held. Reads beyond the expected ones leave it at 0.
+        Returns None if the run is not held. Reads beyond the expected ones leave 0.
         """
         run = self.peek(key, now_s)
         if run is None:
@@ -199,7 +199,7 @@ class RingCache(Engine[V]):
         return run.expected_reads
 
     def set_expected(self, key: RunKey, expected_reads: int, now_s: float) -> bool:
-        """Say anew how many reads are to come; returns whether the run is held."""
+        """Set how many reads are to come; return whether the run is held."""
         require_reads(expected_reads)
         run = self.peek(key, now_s)
         if run is None:
@@ -210,28 +210,28 @@ class RingCache(Engine[V]):
     def expire(
         self, now_s: float, most_runs: float = inf, most_bytes: float = inf
     ) -> list[CachedRun[V]]:
-        """Free what a lowered limit could not free at once."""
+        """Evict runs that a lowered limit could not evict at once."""
         return self._evict(self._segments.shrink())
 
     def expire_run(self, key: RunKey, now_s: float) -> CachedRun[V] | None:
-        """Remove a run whose life is over; None if it is not here, or lives."""
+        """Remove a run past the maximum age; return None if missing or younger."""
         run = self._runs.get(key)
-        if run is None or not self._is_dead(run, now_s):
+        if run is None or not self._is_overdue(run, now_s):
             return None
         self._remove([run])
         self.counters.expired += 1
         return run
 
     def next_deadline_s(self) -> float | None:
-        """When `expire` will have work by itself: never."""
+        """Return None: a ring never has runs to expire by time."""
         return None
 
     def is_behind(self, now_s: float) -> bool:
-        """Whether `expire` has work that is overdue: never."""
+        """Return False: a ring never has overdue work."""
         return False
 
     def remove(self, key: RunKey) -> CachedRun[V] | None:
-        """Remove a run, whatever is expected of it; None if it is not here."""
+        """Remove a run even if reads are expected; return None if it is missing."""
         run = self._runs.get(key)
         if run is not None:
             self._invalidate([run])
@@ -246,15 +246,16 @@ class RingCache(Engine[V]):
         return self._invalidate([r for r in self.runs() if r.key.ledger.topic == topic])
 
     def clear(self) -> list[CachedRun[V]]:
-        """Remove all runs. Reservations stay: their loads are under way."""
+        """Remove all runs. Reservations stay, since their loads are running."""
         return self._invalidate(self.runs())
 
     def configure(self, settings: Settings, now_s: float) -> list[CachedRun[V]]:
-        """Change the limits; returns what no longer fits.
+        """Change the limits; return the runs that no longer fit.
 
-        What is reserved, lent or pinned may exceed a lowered limit until it is let go.
+        Reserved, lent and pinned runs may exceed a lowered limit until they are
+        released.
         """
-        overdue = [run for run in self.runs() if self._is_dead(run, now_s)]
+        overdue = [run for run in self.runs() if self._is_overdue(run, now_s)]
         self._remove(overdue)
         self.counters.expired += len(overdue)
         self._settings = settings
@@ -269,34 +270,34 @@ class RingCache(Engine[V]):
         listed = self.runs()
         assert len(listed) == len(set(listed)) == len(self._runs)
         assert all(self._runs[run.key] is run for run in listed)
-        assert all(run.place is Residency.KEPT for run in listed)
+        assert all(run.residency is Residency.KEPT for run in listed)
         assert all(run.expected_reads >= 0 and run.pins >= 0 for run in listed)
         assert self.kept_bytes == sum(run.size_bytes for run in listed)
         assert self.accounting.held.bytes <= self.held_bytes <= self._ceiling_bytes
 
-    def _is_dead(self, run: CachedRun[V], now_s: float) -> bool:
+    def _is_overdue(self, run: CachedRun[V], now_s: float) -> bool:
         return now_s >= run.inserted_s + self._settings.ttl.max_life_s
 
     def _evict(self, runs: list[CachedRun[V]]) -> list[CachedRun[V]]:
-        """Forget what the segments have given up."""
+        """Forget the runs that the segments have evicted."""
         for run in runs:
-            self._let_go(run)
+            self._forget(run)
         self.counters.rotated += len(runs)
-        self.counters.given_up += sum(run.expected_reads > 0 for run in runs)
+        self.counters.removed_expected += sum(run.expected_reads > 0 for run in runs)
         return runs
 
     def _remove(self, runs: list[CachedRun[V]]) -> None:
         for run in runs:
             self._segments.drop(run)
-            self._let_go(run)
+            self._forget(run)
 
     def _invalidate(self, runs: list[CachedRun[V]]) -> list[CachedRun[V]]:
         self._remove(runs)
         self.counters.invalidated += len(runs)
         return runs
 
-    def _let_go(self, run: CachedRun[V]) -> None:
-        """Forget a run that is in no segment any more."""
+    def _forget(self, run: CachedRun[V]) -> None:
+        """Forget a run that is no longer in a segment."""
         self.accounting.drop(run)
         del self._runs[run.key]
         if run.unread:

@@ -1,27 +1,27 @@
-"""The runs of one node: which are held, for how long, and which goes next.
+"""The runs engine: which runs of a node are held, for how long, and in what order.
 
-The pure core. It touches no memory: a run's `value` is the caller's, and whatever
-returns runs says "these are no longer kept, free them". It reads no clock: `now_s` is
-an argument and never goes backwards. It has one caller: nothing happens in between.
+The pure core. It touches no memory: a run's `value` belongs to the caller, and a method
+that returns runs means "these are no longer kept, free them". It reads no clock:
+`now_s` is an argument and never goes backwards. It has one caller: calls never overlap.
 
-A run lives like this:
+The life of a run:
 
     reserve -> insert -> get, mark_read... -> expire or reserve or remove
     reserve -> unreserve
 
-and is pinned while a reader maps it. A run that is removed under its readers is lent
-from then on: it is returned at once, so that the caller can close its descriptor, and
-its bytes count until the last unpin.
+A run is pinned while a reader maps it. A run that is removed while pinned becomes lent:
+it is returned at once, so that the caller can close its descriptor, and its bytes count
+until the last unpin.
 
-`Expiry` knows whose time is over, `EvictionPolicy` who goes when room is needed; both
-spare runs by the same rule, and being spared begins a run's time anew. A run is held if
-and only if a pass at this moment would keep it. Whether that pass has taken place makes
-no difference to a look-up, only to the memory.
+`Expiry` decides which runs are overdue, `EvictionPolicy` which runs are evicted when
+memory is needed; both spare runs by the same rule, and sparing restarts the time to
+live. A run is held if and only if a pass at this moment would keep it. Whether that
+pass has run makes no difference to a look-up, only to the memory.
 
 Source: Apache Pulsar PIP-430 (order, trigger, watermark, requeues) and RocketMQ's dual
-time to live. Different here: the limit is hard, because room is made before a run
-exists; what could never fit evicts nothing; and a pass over what is over can be cut
-into short ones.
+time to live. Different here: the limit is hard, because memory is reserved before a run
+exists; a run that could never fit evicts nothing; and a pass over overdue runs can be
+split into short passes.
 """
 
 from __future__ import annotations
@@ -53,27 +53,27 @@ class RunCache(Engine[V]):
 
     Args:
         settings: The limits and the policy.
-        foreseen: What the policy NEXT_READ goes by. If None, nothing is.
-        counters: What to count in.
+        forecast: Forecast for the policy NEXT_READ; None for an empty one.
+        counters: The counters to use; None for new ones.
 
     Attributes:
-        counters: What has happened so far.
-        holdings: What is held.
+        counters: The events so far.
+        accounting: The memory that is held.
 
     """
 
     def __init__(
         self,
         settings: Settings,
-        foreseen: ReadForecast | None = None,
+        forecast: ReadForecast | None = None,
         counters: Counters | None = None,
     ) -> None:
         self.counters = Counters() if counters is None else counters
         self._settings = settings
         self._runs: dict[RunKey, CachedRun[V]] = {}
         self._topics: dict[str, dict[CachedRun[V], None]] = {}
-        self._order: EvictionPolicy[V] = EvictionPolicy(
-            settings, self.counters, Forecast() if foreseen is None else foreseen
+        self._evictions: EvictionPolicy[V] = EvictionPolicy(
+            settings, self.counters, Forecast() if forecast is None else forecast
         )
         self._expiry: Expiry[V] = Expiry(settings.ttl, self.counters)
         self.accounting = MemoryAccounting()
@@ -97,7 +97,7 @@ class RunCache(Engine[V]):
 
     @property
     def held_bytes(self) -> int:
-        """What counts towards the limit: kept, reserved and lent."""
+        """Bytes that count towards the limit: kept, reserved and lent."""
         return self.accounting.held.bytes
 
     def get(self, key: RunKey, now_s: float) -> CachedRun[V] | None:
@@ -107,36 +107,36 @@ class RunCache(Engine[V]):
             run.unread = False
             run.lookups += 1
             run.looked_up_s = now_s
-            self._order.access(run)
+            self._evictions.access(run)
             self._expiry.read(run, now_s)
         return run
 
     def peek(self, key: RunKey, now_s: float) -> CachedRun[V] | None:
         """Look up a run without any effect."""
         run = self._runs.get(key)
-        return None if run is None or self._is_dead(run, now_s) else run
+        return None if run is None or self._is_overdue(run, now_s) else run
 
     def keys_of(self, topics: Collection[str]) -> list[RunKey]:
-        """The runs here of some topics, overdue ones too; no effect."""
+        """Return the keys of all runs of some topics, overdue runs included."""
         return [run.key for topic in topics for run in self._topics.get(topic, ())]
 
     def runs(self) -> list[CachedRun[V]]:
-        """List the runs kept, the next to go first."""
-        return self._order.all()
+        """List the kept runs, the next to be evicted first."""
+        return self._evictions.all()
 
     def readers_moved(self, topic: str) -> None:
-        """Note that what is foreseen of a topic has changed."""
-        self._order.moved(topic)
+        """Note that the forecast of a topic has changed."""
+        self._evictions.readers_moved(topic)
 
     def reserve(
         self, size_bytes: int, now_s: float, key: RunKey | None = None
     ) -> tuple[Slot | None, list[CachedRun[V]]]:
-        """Make room for a run that is about to be created.
+        """Reserve memory for a run that is about to be created.
 
-        Returns the room, if there is any, and what was evicted for it. What cannot fit
-        beside the reserved, the lent and the pinned is refused and evicts nothing.
-        With NEXT_READ a run is refused too if room could be made only by evicting what
-        is read sooner; `key` says which run it is, None any that is read at once.
+        Returns the slot, if any, and the evicted runs. A run that cannot fit beside the
+        reserved, lent and pinned runs is refused and evicts nothing. NEXT_READ also
+        refuses a run for which only runs that are read sooner could be evicted; `key`
+        names the new run, None stands for a run that is read at once.
         """
         settings, accounting = self._settings, self.accounting
         size_bytes = settings.rounded(size_bytes)
@@ -146,23 +146,23 @@ class RunCache(Engine[V]):
         swept = self._sweep(size_bytes, 1, settings.trigger_bytes, now_s)
         more_bytes = size_bytes - sum(run.size_bytes for run in swept)
         excess = self._excess(more_bytes, 1 - len(swept))
-        farther = self._order.evict_for(*excess, to=key) if excess else []
+        farther = self._evictions.evict_for(*excess, new_key=key) if excess else []
         if farther is None:
-            self._order.put_back(swept)
+            self._evictions.put_back(swept)
             self.counters.declined += 1
             return None, []
-        removed = self._evicted(swept + farther)
+        removed = self._finish_eviction(swept + farther)
         accounting.reserve(size_bytes)
         return Slot(size_bytes), removed
 
     def has_spare(self, size_bytes: int) -> bool:
-        """Whether a run fits and nothing has to go for it."""
+        """Return whether a run fits without evicting any run."""
         held, settings = self.accounting.held, self._settings
         then_bytes = held.bytes + settings.rounded(size_bytes)
         return then_bytes <= settings.trigger_bytes and held.runs < settings.max_runs
 
     def unreserve(self, slot: Slot) -> None:
-        """Give back a reservation that comes to nothing."""
+        """Return a reservation that is not used."""
         self.accounting.unreserve(slot.size_bytes)
 
     def insert(
@@ -175,14 +175,14 @@ class RunCache(Engine[V]):
         now_s: float,
         ahead: bool = False,
     ) -> CachedRun[V] | None:
-        """Keep a run in the room that was made for it.
+        """Keep a run in its reserved slot.
 
-        One that is loaded `ahead` of a reader goes after all others that are as good,
-        until it is looked up.
+        A run that is prefetched (`ahead`) is evicted after all comparable runs, until
+        it is looked up.
 
-        None if the run is here already. That one stays, as if inserted just now, even
-        if its time was over: a key names bytes that never change. The reservation is
-        given back then, and `value` is the caller's to free.
+        Returns None if the run is kept already. The kept run then counts as inserted
+        just now, even if it was overdue: a key names bytes that never change. The
+        reservation is returned, and the caller must free `value`.
         """
         require_reads(expected_reads)
         old = self._runs.get(key)
@@ -190,7 +190,7 @@ class RunCache(Engine[V]):
             self.accounting.unreserve(slot.size_bytes)
             old.expected_reads = expected_reads
             old.was_read = False
-            self._order.renew(old)
+            self._evictions.renew(old)
             self._expiry.insert(old, now_s)
             return None
         run = CachedRun(
@@ -205,29 +205,29 @@ class RunCache(Engine[V]):
         self.accounting.keep(run)
         self._runs[key] = run
         self._topics.setdefault(key.ledger.topic, {})[run] = None
-        self._order.add(run)
+        self._evictions.add(run)
         self._expiry.insert(run, now_s)
         self.counters.inserted += 1
         return run
 
     def abandon(self, run: CachedRun[V]) -> None:
-        """Note that nobody comes any more to a kept run that was loaded ahead."""
-        self._order.abandon(run)
+        """Note that the reader that a kept run was prefetched for is not coming."""
+        self._evictions.abandon(run)
 
     def pin(self, run: CachedRun[V]) -> None:
         """Note that a reader maps the run."""
         self.accounting.pin(run)
-        self._order.moved(run.key.ledger.topic)
+        self._evictions.readers_moved(run.key.ledger.topic)
 
     def unpin(self, run: CachedRun[V]) -> bool:
-        """Note that a reader let go; returns whether the run's bytes went with it."""
-        self._order.moved(run.key.ledger.topic)
+        """Note that a reader unmapped the run; return whether its bytes are freed."""
+        self._evictions.readers_moved(run.key.ledger.topic)
         return self.accounting.unpin(run)
 
     def mark_read(self, key: RunKey, now_s: float) -> int | None:
-        """Note that a planned read is done; returns how many are left.
+        """Note that a planned read is done; return how many remain.
 
-        None if the run is not held. Reads beyond the expected ones leave it at 0.
+        Returns None if the run is not held. Reads beyond the expected ones leave 0.
         """
         run = self.peek(key, now_s)
         if run is None:
@@ -235,14 +235,14 @@ class RunCache(Engine[V]):
         if run.expected_reads:
             run.expected_reads -= 1
             if not run.expected_reads:
-                self._order.expect(run)
+                self._evictions.expect(run)
         self._expiry.read(run, now_s)
         return run.expected_reads
 
     def set_expected(self, key: RunKey, expected_reads: int, now_s: float) -> bool:
-        """Say anew how many reads are to come; returns whether the run is held.
+        """Set how many reads are to come; return whether the run is held.
 
-        The first to be expected, and the last to be called off, begin its time anew.
+        A change from none to some, or from some to none, restarts its time to live.
         """
         require_reads(expected_reads)
         run = self.peek(key, now_s)
@@ -252,26 +252,28 @@ class RunCache(Engine[V]):
         run.expected_reads = expected_reads
         if changes_state:
             run.requeues = 0
-            self._order.expect(run)
+            self._evictions.expect(run)
             self._expiry.start(run, now_s)
         return True
 
     def expire(
         self, now_s: float, most_runs: float = inf, most_bytes: float = inf
     ) -> list[CachedRun[V]]:
-        """Remove the runs whose time is over; requeue those with reads to come.
+        """Remove overdue runs; requeue those with reads to come.
 
-        Also frees what a lowered limit could not free at once. A pass ends early once
-        it has dealt with so many runs, or removed so many bytes; see `is_behind`.
+        Also evicts runs that a lowered limit could not evict at once. A pass ends early
+        once it has processed `most_runs` or removed `most_bytes`; see `is_behind`.
         """
         removed = []
-        for run in self._expiry.over(now_s):
-            if self._expiry.is_at_end(run, now_s) or not self._order.spares(run):
+        for run in self._expiry.overdue(now_s):
+            if self._expiry.is_past_max_age(run, now_s) or not self._evictions.spares(
+                run
+            ):
                 self._remove(run)
                 removed.append(run)
                 most_bytes -= run.size_bytes
             else:
-                self._order.requeue(run)
+                self._evictions.requeue(run)
                 self._expiry.start(run, now_s)
                 self.counters.requeued_expired += 1
             most_runs -= 1
@@ -281,32 +283,34 @@ class RunCache(Engine[V]):
         return removed if self.is_behind(now_s) else removed + self._fit(now_s)
 
     def expire_run(self, key: RunKey, now_s: float) -> CachedRun[V] | None:
-        """Remove a run before its turn; None if it is not here, or a pass keeps it."""
+        """Remove one overdue run now; return None if missing or kept by a pass."""
         run = self._runs.get(key)
-        if run is None or not self._is_dead(run, now_s):
+        if run is None or not self._is_overdue(run, now_s):
             return None
         self._remove(run)
         self._count_expired([run])
         return run
 
     def next_deadline_s(self) -> float | None:
-        """When `expire` will have work; None if never."""
+        """Return when `expire` will have work; None if never."""
         return self._expiry.next_deadline_s()
 
     def is_behind(self, now_s: float) -> bool:
-        """Whether `expire` has work, because it ended early or was not called."""
+        """Return whether `expire` has work, as it ended early or was not called."""
         deadline_s = self._expiry.next_deadline_s()
         return deadline_s is not None and deadline_s <= now_s
 
     def evict(self, size_bytes: int, now_s: float) -> list[CachedRun[V]]:
-        """Free at least so many bytes, if so many can be freed."""
+        """Evict runs of at least this many bytes, if possible; return them."""
         if size_bytes <= 0:
             raise ValueError(f"size_bytes is {size_bytes}: use 1 or more")
-        removed = self._evicted(self._swept(size_bytes, 0, now_s))
-        return removed + self._give(size_bytes - sum(r.size_bytes for r in removed), 0)
+        removed = self._finish_eviction(self._sweep_order(size_bytes, 0, now_s))
+        return removed + self._evict_expected(
+            size_bytes - sum(r.size_bytes for r in removed), 0
+        )
 
     def remove(self, key: RunKey) -> CachedRun[V] | None:
-        """Remove a run, whatever is expected of it; None if it is not here."""
+        """Remove a run even if reads are expected; return None if it is missing."""
         run = self._runs.get(key)
         if run is not None:
             self._invalidate([run])
@@ -314,27 +318,27 @@ class RunCache(Engine[V]):
 
     def invalidate_ledger(self, ledger: Ledger) -> list[CachedRun[V]]:
         """Remove all runs of a ledger."""
-        of_topic = self._topics.get(ledger.topic, ())
-        return self._invalidate([run for run in of_topic if run.key.ledger == ledger])
+        runs = self._topics.get(ledger.topic, ())
+        return self._invalidate([run for run in runs if run.key.ledger == ledger])
 
     def invalidate_topic(self, topic: str) -> list[CachedRun[V]]:
         """Remove all runs of all ledgers of a topic."""
         return self._invalidate(list(self._topics.get(topic, ())))
 
     def clear(self) -> list[CachedRun[V]]:
-        """Remove all runs. Reservations stay: their loads are under way."""
+        """Remove all runs. Reservations stay, since their loads are running."""
         return self._invalidate(self.runs())
 
     def configure(self, settings: Settings, now_s: float) -> list[CachedRun[V]]:
-        """Change the limits and the policy; returns what no longer fits.
+        """Change the limits and the policy; return the runs that no longer fit.
 
-        What is reserved, lent or pinned may exceed a lowered limit until it is let go.
-        What is overdue by the settings so far goes: nothing that is done meanwhile was
-        done to it, so it must not be found again.
+        Reserved, lent and pinned runs may exceed a lowered limit until they are
+        released. Runs that are overdue by the old settings are removed first: look-ups
+        already missed them, so the new settings must not bring them back.
         """
         overdue = self.expire(now_s)
         self._settings = settings
-        self._order.configure(settings)
+        self._evictions.configure(settings)
         self._expiry.configure(settings.ttl)
         removed = self._fit(now_s)
         self._ceiling_bytes = max(settings.max_bytes, self.accounting.held.bytes)
@@ -347,7 +351,7 @@ class RunCache(Engine[V]):
         self._expiry.check()
         queued = self.runs()
         indexed = [run for runs in self._topics.values() for run in runs]
-        self._order.check()
+        self._evictions.check()
         assert set(queued) == set(indexed) == set(self._runs.values())
         assert len(queued) == len(indexed) == len(self._runs) == len(self._expiry)
         assert all(self._runs[run.key] is run for run in queued)
@@ -360,24 +364,26 @@ class RunCache(Engine[V]):
         assert kept.bytes == sum(run.size_bytes for run in queued)
         assert pinned.runs == sum(run.pins > 0 for run in queued)
         assert pinned.bytes == sum(run.size_bytes for run in queued if run.pins)
-        assert all(run.place is Residency.KEPT for run in queued)
+        assert all(run.residency is Residency.KEPT for run in queued)
         assert all(run.expected_reads >= 0 and run.pins >= 0 for run in queued)
         assert self.accounting.held.bytes <= self._ceiling_bytes
         assert self.accounting.held.runs <= self._ceiling_runs
 
-    def _is_dead(self, run: CachedRun[V], now_s: float) -> bool:
-        if self._expiry.is_at_end(run, now_s):
+    def _is_overdue(self, run: CachedRun[V], now_s: float) -> bool:
+        if self._expiry.is_past_max_age(run, now_s):
             return True
-        return self._expiry.is_over(run, now_s) and not self._order.spares(run)
+        return self._expiry.is_past_ttl(run, now_s) and not self._evictions.spares(run)
 
     def _fit(self, now_s: float) -> list[CachedRun[V]]:
-        """Evict until what is held is within the limits, if that can be."""
-        removed = self._evicted(self._sweep(0, 0, self._settings.max_bytes, now_s))
+        """Evict runs until the limits are met, as far as possible."""
+        removed = self._finish_eviction(
+            self._sweep(0, 0, self._settings.max_bytes, now_s)
+        )
         excess = self._excess(0, 0)
-        return removed + self._give(*excess) if excess else removed
+        return removed + self._evict_expected(*excess) if excess else removed
 
     def _excess(self, size_bytes: int, runs: int) -> tuple[int, int] | None:
-        """Return what would be too much, in bytes and in runs, with so much more."""
+        """Return the bytes and runs above the limits after adding these, else None."""
         held, settings = self.accounting.held, self._settings
         excess_bytes = held.bytes + size_bytes - settings.max_bytes
         excess_runs = held.runs + runs - settings.max_runs
@@ -388,10 +394,10 @@ class RunCache(Engine[V]):
     def _sweep(
         self, size_bytes: int, runs: int, trigger_bytes: int, now_s: float
     ) -> list[CachedRun[V]]:
-        """Choose what goes if with so much more the limit or the trigger was exceeded.
+        """Choose runs to evict if adding these would exceed the limit or the trigger.
 
-        What is read next at a time that is foreseen stays. What goes is out of the
-        removal order, and no more than that.
+        Runs whose next read is forecast stay. The chosen runs leave the eviction order
+        but are not forgotten yet.
         """
         then_bytes = self.accounting.held.bytes + size_bytes
         excess_runs = self.accounting.held.runs + runs - self._settings.max_runs
@@ -400,23 +406,25 @@ class RunCache(Engine[V]):
             excess_bytes = then_bytes - self._settings.watermark_bytes
         if excess_bytes <= 0 and excess_runs <= 0:
             return []
-        return self._swept(excess_bytes, excess_runs, now_s)
+        return self._sweep_order(excess_bytes, excess_runs, now_s)
 
-    def _swept(self, size_bytes: int, runs: int, now_s: float) -> list[CachedRun[V]]:
-        removed, requeued = self._order.sweep(size_bytes, runs)
+    def _sweep_order(
+        self, size_bytes: int, runs: int, now_s: float
+    ) -> list[CachedRun[V]]:
+        removed, requeued = self._evictions.sweep(size_bytes, runs)
         for run in requeued:
             self._expiry.start(run, now_s)
         return removed
 
-    def _give(self, size_bytes: int, runs: int) -> list[CachedRun[V]]:
-        """Evict what is foreseen, as far as it can go."""
-        return self._evicted(self._order.shrink(size_bytes, runs))
+    def _evict_expected(self, size_bytes: int, runs: int) -> list[CachedRun[V]]:
+        """Evict runs whose next read is forecast, as far as possible."""
+        return self._finish_eviction(self._evictions.shrink(size_bytes, runs))
 
-    def _evicted(self, removed: list[CachedRun[V]]) -> list[CachedRun[V]]:
+    def _finish_eviction(self, removed: list[CachedRun[V]]) -> list[CachedRun[V]]:
         for run in removed:
-            self._let_go(run)
+            self._forget(run)
         self.counters.evicted += len(removed)
-        self._count_given_up(removed)
+        self._count_removed_expected(removed)
         return removed
 
     def _invalidate(self, runs: list[CachedRun[V]]) -> list[CachedRun[V]]:
@@ -426,11 +434,11 @@ class RunCache(Engine[V]):
         return runs
 
     def _remove(self, run: CachedRun[V]) -> None:
-        self._order.remove(run)
-        self._let_go(run)
+        self._evictions.remove(run)
+        self._forget(run)
 
-    def _let_go(self, run: CachedRun[V]) -> None:
-        """Forget a run that is out of the removal order."""
+    def _forget(self, run: CachedRun[V]) -> None:
+        """Forget a run that has left the eviction order."""
         self._expiry.stop(run)
         self.accounting.drop(run)
         if run.unread:
@@ -444,7 +452,7 @@ class RunCache(Engine[V]):
 
     def _count_expired(self, removed: list[CachedRun[V]]) -> None:
         self.counters.expired += len(removed)
-        self._count_given_up(removed)
+        self._count_removed_expected(removed)
 
-    def _count_given_up(self, removed: list[CachedRun[V]]) -> None:
-        self.counters.given_up += sum(run.expected_reads > 0 for run in removed)
+    def _count_removed_expected(self, removed: list[CachedRun[V]]) -> None:
+        self.counters.removed_expected += sum(run.expected_reads > 0 for run in removed)

@@ -1,6 +1,6 @@
-"""How much a cache may hold, and for how long.
+"""Settings of a cache: how much it may hold, and for how long.
 
-Source of the time to live: Apache RocketMQ, tiered storage, issue 10572 (create and
+Source of the times to live: Apache RocketMQ, tiered storage, issue 10572 (create and
 after-read) and Apache Pulsar PIP-430 (a single one, requeues). Source of trigger and
 watermark: PIP-430. Different here: the limit is hard, and the trigger can be set.
 """
@@ -17,26 +17,26 @@ _LEAST_BYTES = 16 << 20
 
 
 class Policy(Enum):
-    """Which run goes when there is no room for another."""
+    """Which run is evicted when memory is needed."""
 
-    NEXT_READ = "next-read"  # the one whose next planned read is farthest
-    EXPECTED_READS = "expected-reads"  # the oldest; those with reads to come are spared
-    LRU = "lru"  # the one not accessed for longest, whatever is planned
+    NEXT_READ = "next-read"  # the run whose next planned read is farthest away
+    EXPECTED_READS = "expected-reads"  # the oldest; runs with reads to come are spared
+    LRU = "lru"  # the run not accessed for longest, regardless of plans
 
 
 @dataclass(frozen=True, slots=True)
 class Ttl:
-    """How long a run lives, in seconds. 0 ends at once, `math.inf` never.
+    """Times to live of a run, in seconds. 0 expires it at once, `math.inf` never.
 
     Attributes:
-        create_s: One that nobody has read or expects to: since it was inserted.
-        after_read_s: One that was read and that nobody expects to read again: since
-            its last read. None: reads change nothing, as in PIP-430. Longer than
-            `create_s` is legal.
-        expected_s: One with reads to come: since it was inserted, read or requeued,
-            whichever was last.
-        max_life_s: Any, whatever its state: since it was inserted. A hard cap, for
-            the others begin anew again and again.
+        create_s: Of a run that was not read and has no reads to come: since it was
+            inserted.
+        after_read_s: Of a run that was read and has no reads to come: since its last
+            read. None: reads change nothing, as in PIP-430. May exceed `create_s`.
+        expected_s: Of a run with reads to come: since it was inserted, read or
+            requeued, whichever was last.
+        max_life_s: The maximum age of any run: since it was inserted. A hard cap,
+            because the other times restart again and again.
 
     """
 
@@ -61,12 +61,12 @@ def resolve_ttl(
     expected_s: float,
     max_life_s: float = 0.0,
 ) -> Ttl:
-    """Settle which durations hold when some are switched off (0 or negative).
+    """Return the times to live that apply if some are switched off (0 or negative).
 
-    One of `create_s` and `after_read_s` switched off takes the legacy duration. Both
-    off, or no legacy duration to take: the legacy policy, which is `legacy_s` since
-    the last access. If that is off too, nothing is kept for reads nobody expects.
-    `max_life_s` switched off: there is no cap.
+    If one of `create_s` and `after_read_s` is off, it takes the legacy duration. If
+    both are off, or the legacy duration is off too, the legacy policy applies, which is
+    `legacy_s` since the last access; if that is off, runs are kept only for expected
+    reads. If `max_life_s` is off, the age is not limited.
     """
     legacy_s = max(legacy_s, 0.0)
     cap_s = max_life_s if max_life_s > 0 else inf
@@ -84,12 +84,12 @@ def resolve_ttl(
 
 @dataclass(frozen=True, slots=True)
 class Ring:
-    """What segments a ring has.
+    """The segments of a ring.
 
     Attributes:
-        segment_bytes: Their size. A run that is larger is refused.
-        copies: Whether runs are copied into them. Otherwise each run has memory of its
-            own, and a segment is a list of them.
+        segment_bytes: Size of a segment. A run that is larger is refused.
+        copies: Whether runs are copied into segments. Otherwise each run has memory of
+            its own, and a segment is a list of runs.
 
     """
 
@@ -109,13 +109,13 @@ def resolve_ring(
     most_segments: int = sys.maxsize,
     granule_bytes: int = 1,
 ) -> Ring:
-    """Settle how large segments are: as many as fit, but two at least.
+    """Return a ring with as many segments as fit, but at least two.
 
-    `segment_bytes` 0 is a 32nd of `max_bytes`, or 16 MiB where that is more, since each
-    turn of the ring gives up a whole segment and no run is larger than one.
+    `segment_bytes` 0 means a 32nd of `max_bytes`, but at least 16 MiB, since the ring
+    evicts a whole segment at a time and no run can be larger than a segment.
 
     Source: Apache Pulsar PIP-174 and Apache BookKeeper's ReadCache, where a segment has
-    1 GiB unless told otherwise. Different here: many small ones.
+    1 GiB by default. Different here: many small segments.
     """
     wanted_bytes = segment_bytes or max(max_bytes // _SEGMENTS, _LEAST_BYTES)
     count = min(max(max_bytes // wanted_bytes, 2), most_segments)
@@ -125,24 +125,24 @@ def resolve_ring(
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The limits of a cache and its policy. All may change while it runs.
+    """The limits and the policy of a cache. All may change while it runs.
 
     Attributes:
-        max_bytes: What is held never exceeds it. 0: nothing is held at all.
+        max_bytes: The held bytes never exceed this. 0: nothing is held at all.
         max_runs: How many runs are held at most.
-        policy: Which of them goes next.
-        ttl: How long they live.
-        trigger: Making room evicts when more than this share of `max_bytes` would be
-            held... NEXT_READ evicts what it must, and no more.
-        watermark: ...and then until no more than this share is.
+        policy: Which run is evicted next.
+        ttl: How long runs live.
+        trigger: A reservation evicts if more than this share of `max_bytes` would be
+            held... NEXT_READ ignores both shares and evicts only what it must.
+        watermark: ...and then evicts until at most this share is held.
         max_requeues: How often a run with reads to come is spared.
-        continue_s: How long a topic's last stream is foreseen after it has ended.
+        continue_s: How long a topic's last stream stays in the forecast after its end.
         extend_recently_accessed: Whether a run that was accessed since a pass last
-            spared it is spared again. Off in Pulsar since 5.0, because it keeps what
-            everybody has read.
-        drop_after_last_read: Whether a run goes with its last planned read.
-        granule_bytes: A run with memory of its own takes a multiple of it: a page.
-        ring: What the ring is like, if it is one: see `RingCache`.
+            spared it is spared again. Off in Pulsar since 5.0, because it keeps runs
+            that everybody has read.
+        drop_after_last_read: Whether the last planned read removes a run.
+        granule_bytes: A run with memory of its own takes a multiple of this: a page.
+        ring: The segments, if the engine is a ring: see `RingCache`.
 
     """
 
@@ -172,26 +172,26 @@ class Settings:
             )
 
     def rounded(self, size_bytes: int) -> int:
-        """Return what a run of so many bytes takes where it has memory of its own."""
+        """Return the bytes that a run takes if it has memory of its own."""
         if size_bytes < 0:
             raise ValueError(f"size_bytes is {size_bytes}: use 0 or more")
         return max(-(-size_bytes // self.granule_bytes), 1) * self.granule_bytes
 
     @property
     def trigger_bytes(self) -> int:
-        """More than this, and making room evicts."""
+        """Bytes above which a reservation evicts."""
         if self.policy is Policy.NEXT_READ:
             return self.max_bytes
         return int(self.max_bytes * self.trigger)
 
     @property
     def watermark_bytes(self) -> int:
-        """No more than this is left then."""
+        """Bytes that may still be held after such an eviction."""
         if self.policy is Policy.NEXT_READ:
             return self.max_bytes
         return int(self.max_bytes * self.watermark)
 
 
 def _require_time(name: str, value_s: float) -> None:
-    if not 0 <= value_s <= inf:  # refuses NaN as well
+    if not 0 <= value_s <= inf:  # also refuses NaN
         raise ValueError(f"{name} is {value_s}: use 0 or more seconds")

@@ -1,6 +1,6 @@
-"""Which planned scans have still to read a run, and when. Pure: no I/O, no clock.
+"""The demand for runs: which planned scans have still to read them, and when.
 
-Start with `forecast`; every other module is one of its parts.
+Pure: no I/O, no clock. Start with `forecast`; every other module is a part of it.
 """
 
 from sparkcache.demand.cursor import PartitionRead

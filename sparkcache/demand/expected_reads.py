@@ -1,17 +1,17 @@
 """How many planned scans have still to read each run.
 
-A stream is a plan that moves on: with each of its batches it says anew what it has
-still to read, which is everything behind. What was read before is forgotten then.
+A stream is a plan that moves on: each batch replaces its consumers by what the stream
+has still to read, which is everything after its offset. Reads before it are forgotten.
 
-A plan says how many consumers read a run. Each of them reads it in one task, whose
-token is the same for every attempt at it, and whose runs come in a fixed order. So
-a token that has finished with its run k has finished with all before it, and one
-number per token tells a read from its repetition.
+A plan says how many consumers read a run. Each consumer reads it in one task, whose
+token is the same for every attempt, and whose runs come in a fixed order. So a token
+that has finished its run k has finished all runs before it, and one number per token
+distinguishes a read from its repetition.
 
 Source: Apache Pulsar PIP-430 counts the cursors at or before an entry when it is
 cached, and adds one when an entry is to be delivered again. Different here: the
-consumers are counted before they exist, and a read that is repeated was never
-counted in the first place, so nothing is to be added.
+consumers are counted before they exist, and a repeated read was never counted in the
+first place, so nothing has to be added.
 """
 
 from __future__ import annotations
@@ -41,45 +41,49 @@ class _Progress:
 
 
 class ExpectedReads:
-    """The reads to come of every plan that is under way."""
+    """The reads to come of all active plans."""
 
     def __init__(self) -> None:
         self._active: dict[str, _Progress] = {}
-        self._ended: dict[str, None] = {}  # in the order in which they did
+        self._ended: dict[str, None] = {}  # in the order of their end
 
     def __repr__(self) -> str:
         return f"ExpectedReads({', '.join(self._active) or 'no plan'})"
 
     def begin(self, plan: Plan) -> bool:
-        """Take up a plan; False if it is known or over already."""
-        if plan.id in self._active or plan.is_named(self._ended):
+        """Begin a plan; return False if it is known or over already."""
+        if plan.id in self._active or plan.matches(self._ended):
             return False
         self._active[plan.id] = _Progress(plan, Consumers(plan.consumers))
         return True
 
     def move(self, plan: Plan) -> Plan | None:
-        """Take up the next batch of a stream; return what it was before, if that."""
+        """Move a stream to its next batch; return its previous plan, if it moved."""
         progress = self._active.get(plan.id)
         if progress is None or plan.batch <= progress.plan.batch:
             return None
         consumers = Consumers(plan.consumers)
         reads = Counter(
-            {key: n for key, n in progress.reads.items() if consumers.reads(key)}
+            {
+                key: count
+                for key, count in progress.reads.items()
+                if consumers.reads(key)
+            }
         )
         self._active[plan.id] = _Progress(plan, consumers, reads)
         return progress.plan
 
     def end(self, ids: Iterable[str]) -> list[Plan]:
-        """Forget plans, for good: tasks that come late do not bring them back."""
-        given = dict.fromkeys(ids)
+        """End plans for good: late tasks do not bring them back."""
+        ended_ids = dict.fromkeys(ids)
         ended = [
             progress.plan
             for progress in self._active.values()
-            if progress.plan.is_named(given)
+            if progress.plan.matches(ended_ids)
         ]
         for plan in ended:
             del self._active[plan.id]
-        self._ended |= given
+        self._ended |= ended_ids
         while len(self._ended) > _ENDED_REMEMBERED:
             del self._ended[next(iter(self._ended))]
         return ended
@@ -99,11 +103,12 @@ class ExpectedReads:
         key: RunKey,
         end: Position | None = None,
     ) -> bool:
-        """Note that a task has finished with the run that is its `ordinal`-th.
+        """Note that a task has finished its `ordinal`-th run.
 
-        Where its scan ended before the run did, a stream has not finished with it.
+        A stream has not finished a run whose entries continue after `end`, the end of
+        its scan.
 
-        Returns whether that was a planned read that had not been counted.
+        Returns whether that was a planned read that had not been counted yet.
         """
         counted = False
         for plan_id in plan_ids:
@@ -111,7 +116,7 @@ class ExpectedReads:
             if progress is None or ordinal <= progress.done.get(token, -1):
                 continue
             progress.done[token] = ordinal
-            if progress.plan.is_stream and _goes_on(key, end):
+            if progress.plan.is_stream and _continues_after(key, end):
                 continue
             if progress.reads[key] < progress.consumers.reads(key):
                 progress.reads[key] += 1
@@ -119,26 +124,31 @@ class ExpectedReads:
         return counted
 
     def streams(self, query: str) -> list[Plan]:
-        """Return the plans of the streams that a query reads."""
+        """Return the plans of the streams that a query, named by its run, reads."""
         return [
             progress.plan
             for progress in self._active.values()
-            if progress.plan.is_stream and progress.plan.is_named((query,))
+            if progress.plan.is_stream and progress.plan.matches((query,))
         ]
 
     def other_runs(self, plan: Plan) -> list[str]:
-        """Return the other runs of a stream's query that nobody has ended yet."""
+        """Return the other runs of a stream's query that have not ended yet."""
         active = (progress.plan for progress in self._active.values())
         return [other.run for other in active if plan.is_another_run(other)]
 
-    def awaited(self, stream: Plan) -> list[str]:
-        """Return plans that stood for a stream until now, of each topic one at most."""
-        coming = (it.plan for it in self._active.values() if not it.plan.is_read_for)
-        found = {topic: plan.id for plan in coming for topic in plan.topics}
-        return [found[topic] for topic in stream.topics if topic in found]
+    def placeholders_for(self, stream: Plan) -> list[str]:
+        """Return the placeholders that a stream replaces, at most one per topic."""
+        active = (progress.plan for progress in self._active.values())
+        placeholders = {
+            topic: plan.id
+            for plan in active
+            if not plan.has_begun
+            for topic in plan.topics
+        }
+        return [placeholders[topic] for topic in stream.topics if topic in placeholders]
 
     def is_stream(self, plan_id: str) -> bool:
-        """Tell whether a plan is that of a stream that is under way."""
+        """Return whether a plan is the active plan of a stream."""
         progress = self._active.get(plan_id)
         return progress is not None and progress.plan.is_stream
 
@@ -150,6 +160,6 @@ class ExpectedReads:
                 assert 0 <= reads <= progress.consumers.reads(key)
 
 
-def _goes_on(key: RunKey, end: Position | None) -> bool:
-    """Tell whether a run has entries at a position or behind it."""
+def _continues_after(key: RunKey, end: Position | None) -> bool:
+    """Return whether a run has entries at or after a position."""
     return end is not None and Position(key.ledger.id, key.run.last) >= end

@@ -1,17 +1,17 @@
-"""What will be read, how often, and when next.
+"""The forecast: which runs will be read, how often, and when next.
 
-A plan says which scans will come. A scan that has begun has a cursor, which says where
-it is and how fast it moves. One that has not begun is expected to take as long again
-as it has been waited for: so a plan that is never carried out is forgotten little by
-little, and a scan that follows right behind another is not taken for one that comes
-after its end. (To expect it when those running have ended reads up to 9 % more than
-Belady's MIN where this reads 4 %, on scans that begin at random.)
+A plan lists the scans to come. A scan that has begun has a cursor, which knows its
+offset and its speed. A scan that has not begun is expected after as long again as it
+has been waited for: so a plan that is never executed fades gradually, and a scan may be
+expected to follow closely after another, before the other ends. (The alternative, to
+expect it when the running scans have ended, reads up to 9 % more than Belady's MIN on
+scans that begin at random; this rule reads 4 % more.)
 
 Time is counted in ticks; see `Speed`.
 
-Source: the idea that what matters is which reader comes next is that of reference
-distances in Spark's stages (MRD, 2018). Different here: the distance is known to the
-run, since plans and cursors are.
+Source: the idea that the distance to the next reader decides comes from the reference
+distances of Spark's stages (MRD, 2018). Different here: the distance is known for each
+run, from plans and cursors.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ if TYPE_CHECKING:
     from sparkcache.demand.reader_identity import ReaderIdentity
     from sparkcache.model import RunKey
 
-_AXES_REMEMBERED = 10_000  # of topics; an extent takes about 200 bytes
+_LAYOUTS_REMEMBERED = 10_000  # of topics; an extent takes about 200 bytes
 
 
 @dataclass(slots=True)
 class _Waiting:
-    """A plan's consumers of one topic that have not begun.
+    """The consumers of one topic in a plan that have not begun.
 
     Attributes:
-        consumers: How many of each.
-        since_tick: When the last one of them began, or the plan.
+        consumers: The number of each consumer.
+        since_tick: When the last of the consumers began; at first, when the plan began.
 
     """
 
@@ -57,16 +57,16 @@ class _Topic:
     waiting: dict[str, _Waiting] = field(default_factory=dict)  # by plan
 
     def is_planned(self, cursor: Cursor) -> bool:
-        """Tell whether any of a scan's plans is under way."""
+        """Return whether any plan of a scan is active."""
         return any(plan_id in self.waiting for plan_id in cursor.plan_ids)
 
     def range_of(self, consumer: Consumer) -> tuple[float, float]:
-        """Return where a consumer begins and ends."""
+        """Return the offsets where a consumer begins and ends."""
         return (
             self.layout.begin
             if consumer.start is None
-            else self.layout.at(consumer.start),
-            inf if consumer.end is None else self.layout.at(consumer.end),
+            else self.layout.offset_of(consumer.start),
+            inf if consumer.end is None else self.layout.offset_of(consumer.end),
         )
 
 
@@ -76,9 +76,9 @@ class Forecast:
     def __init__(self) -> None:
         self._expected = ExpectedReads()
         self._topics: dict[str, _Topic] = {}
-        # Longer than topics: runs may be held of one that nobody reads just now.
+        # Outlives `_topics`: runs may be held of a topic that nobody reads just now.
         self._layouts: OrderedDict[str, TopicLayout] = OrderedDict()
-        self._gone: dict[str, Plan] = {}  # streams that ended and are yet foreseen
+        self._ended_streams: dict[str, Plan] = {}  # still in the forecast
         self._tick = 0
         self._passed_bytes = 0.0
 
@@ -88,30 +88,31 @@ class Forecast:
 
     @property
     def tick(self) -> int:
-        """How many runs were taken so far."""
+        """The number of runs taken so far."""
         return self._tick
 
     def begin(self, plan: Plan) -> bool:
-        """Take up a plan; False if it is known or over already."""
+        """Begin a plan; return False if it is known or over already."""
         if not self._expected.begin(plan):
             return False
         if plan.is_stream:
             topics = plan.topics
-            for gone in list(self._gone.values()):
-                if any(consumer.topic in topics for consumer in gone.consumers):
-                    self.forget(gone.id)
+            for ended in list(self._ended_streams.values()):
+                if any(consumer.topic in topics for consumer in ended.consumers):
+                    self.forget_ended(ended.id)
         self._wait_for(plan)
         return True
 
     def move(self, plan: Plan) -> Plan | None:
-        """Take up the next batch of a stream; return what it was before, if that.
+        """Move a stream to its next batch; return its previous plan.
 
-        The scans of batches before are over.
+        Ends the scans of earlier batches. Returns None if the stream is unknown or the
+        batch is not newer.
         """
-        before = self._expected.move(plan)
-        if before is None:
+        previous = self._expected.move(plan)
+        if previous is None:
             return None
-        topics = dict.fromkeys(consumer.topic for consumer in before.consumers)
+        topics = dict.fromkeys(consumer.topic for consumer in previous.consumers)
         for topic in filter(None, map(self._topics.get, topics)):
             topic.waiting.pop(plan.id, None)
             for scan, cursor in list(topic.scans.items()):
@@ -120,22 +121,22 @@ class Forecast:
         self._wait_for(plan)
         for name in topics:
             self._tidy(name)
-        return before
+        return previous
 
     def streams(self, query: str) -> list[Plan]:
-        """Return the plans of the streams that a query reads."""
+        """Return the plans of the streams that a query, named by its run, reads."""
         return self._expected.streams(query)
 
     def other_runs(self, plan: Plan) -> list[str]:
-        """Return the other runs of a stream's query that nobody has ended yet."""
+        """Return the other runs of a stream's query that have not ended yet."""
         return self._expected.other_runs(plan)
 
-    def awaited(self, stream: Plan) -> list[str]:
-        """Return plans that stood for a stream until now, of each topic one at most."""
-        return self._expected.awaited(stream)
+    def placeholders_for(self, stream: Plan) -> list[str]:
+        """Return the placeholders that a stream replaces, at most one per topic."""
+        return self._expected.placeholders_for(stream)
 
     def end(self, ids: Iterable[str]) -> list[Plan]:
-        """Forget plans, for good: tasks that come late do not bring them back."""
+        """End plans for good: late tasks do not bring them back."""
         ended = self._expected.end(ids)
         topics = {topic for plan in ended for topic in plan.topics}
         for name in topics:
@@ -144,33 +145,33 @@ class Forecast:
             self._tidy(name)
         return ended
 
-    def go_on(self, plan: Plan) -> bool:
-        """Foresee a stream that has ended, in topics that have no other.
+    def foresee_ended(self, plan: Plan) -> bool:
+        """Keep an ended stream in the forecast, for topics without another stream.
 
-        Its reads are expected no longer, but what it would read next is known. Returns
-        whether there is such a topic.
+        Its reads are no longer expected, but the forecast knows what it would read
+        next. Returns whether such a topic exists.
 
-        Source: Pulsar goes on inserting what is added for a while after the last active
+        Source: Pulsar continues to cache new entries for a while after the last active
         cursor has left (PIP-430).
         """
-        left = tuple(
+        remaining = tuple(
             consumer
             for consumer in plan.consumers
             if not self.is_streamed(consumer.topic)
         )
-        if left:
-            self._gone[plan.id] = replace(plan, consumers=left)
-            self._wait_for(self._gone[plan.id])
-        return bool(left)
+        if remaining:
+            self._ended_streams[plan.id] = replace(plan, consumers=remaining)
+            self._wait_for(self._ended_streams[plan.id])
+        return bool(remaining)
 
-    def forget(self, plan_id: str) -> Plan | None:
-        """Foresee a stream no longer that has ended."""
-        gone = self._gone.pop(plan_id, None)
-        if gone is not None:
-            for name in gone.topics:
+    def forget_ended(self, plan_id: str) -> Plan | None:
+        """Drop an ended stream from the forecast; return its plan, if it was there."""
+        ended = self._ended_streams.pop(plan_id, None)
+        if ended is not None:
+            for name in ended.topics:
                 self._topics[name].waiting.pop(plan_id, None)
                 self._tidy(name)
-        return gone
+        return ended
 
     def open(
         self,
@@ -183,34 +184,34 @@ class Forecast:
         """Begin to read a partition.
 
         Args:
-            reader: Whose it is.
-            plan_ids: The plans that are under way.
-            extents: Where it lies, in order.
-            first: The first entry that it reads.
-            stop: The entry after the last that it reads, in the same ledger.
+            reader: The reader of the partition.
+            plan_ids: The plans for which it reads; inactive ones are ignored.
+            extents: The extents of the partition, in order.
+            first: The first entry to read.
+            stop: The entry after the last one to read, in the same ledger as the last.
 
         """
         topic = self._topic(reader.consumer.topic)
         active = tuple(filter(topic.waiting.__contains__, plan_ids))
         cursor = self._cursor(topic, reader, active)
         cursor.shift = topic.layout.learn(extents, cursor.shift)
-        begin, end = topic.layout.at(first), topic.layout.at(stop)
+        begin, end = topic.layout.offset_of(first), topic.layout.offset_of(stop)
         return cursor.open(reader.token, active, begin, end)
 
     def advance(self, partition_read: PartitionRead, key: RunKey) -> None:
-        """Note that an attempt takes a run: what it reads next is what follows."""
+        """Note that an attempt takes a run, and will read the following entry next."""
         self._tick += 1
         topic = self._topics[partition_read.cursor.topic]
-        place = topic.layout.at(Position(key.ledger.id, key.run.last + 1))
-        self._passed_bytes += max(place - partition_read.at, 0.0)
-        partition_read.cursor.advance(partition_read, place, self._tick)
+        offset = topic.layout.offset_of(Position(key.ledger.id, key.run.last + 1))
+        self._passed_bytes += max(offset - partition_read.offset, 0.0)
+        partition_read.cursor.advance(partition_read, offset, self._tick)
 
     def mark_read(
         self, partition_read: PartitionRead, ordinal: int, key: RunKey
     ) -> bool:
-        """Note that an attempt has finished with the run that is its `ordinal`-th.
+        """Note that an attempt has finished its `ordinal`-th run.
 
-        Returns whether that was a planned read that had not been counted.
+        Returns whether that was a planned read that had not been counted yet.
         """
         return self._expected.mark_read(
             partition_read.plan_ids,
@@ -221,12 +222,12 @@ class Forecast:
         )
 
     def is_streamed(self, name: str) -> bool:
-        """Tell whether a stream reads a topic: others may begin unplanned."""
+        """Return whether a stream reads a topic: others may begin unplanned."""
         topic = self._topics.get(name)
         return topic is not None and any(map(self._expected.is_stream, topic.waiting))
 
     def close(self, partition_read: PartitionRead) -> None:
-        """End an attempt, at its end or before."""
+        """End an attempt, complete or not."""
         partition_read.cursor.close(partition_read, self._tick)
         self._tidy(partition_read.cursor.topic)
 
@@ -234,15 +235,17 @@ class Forecast:
         """Return how many planned reads of a run are still to come."""
         return self._expected.expected(key)
 
-    def place(self, key: RunKey) -> float:
-        """Return where in its topic a run begins."""
+    def offset_of(self, key: RunKey) -> float:
+        """Return the offset in its topic where a run begins, in stored bytes."""
         layout = self._layouts.get(key.ledger.topic)
-        return layout.at(Position(key.ledger.id, key.run.first)) if layout else 0.0
+        return (
+            layout.offset_of(Position(key.ledger.id, key.run.first)) if layout else 0.0
+        )
 
     def cuts(self, name: str) -> list[float]:
-        """Return the places where who reads next changes, ascending.
+        """Return the offsets at which the next reader changes, ascending.
 
-        Between two of them, a place is read the later the farther on it is.
+        Between two of them, a larger offset is read later.
         """
         topic = self._topics.get(name)
         if topic is None:
@@ -253,21 +256,21 @@ class Forecast:
                 cuts.update(topic.range_of(consumer))
         return sorted(cuts)
 
-    def ticks_until_read(self, name: str, place: float) -> float:
-        """Estimate when a place will be read next; infinite if by nobody."""
+    def ticks_until_read(self, name: str, offset: float) -> float:
+        """Estimate the ticks until an offset is read next; infinite if it is not."""
         topic = self._topics.get(name)
         if topic is None:
             return inf
         usual_speed = self._usual_speed(topic)
         soonest = inf
         for cursor in topic.scans.values():
-            soonest = min(soonest, cursor.ticks_until(place, self._tick, usual_speed))
+            soonest = min(soonest, cursor.ticks_until(offset, self._tick, usual_speed))
         for waiting in topic.waiting.values():
             for consumer in waiting.consumers:
                 begin, end = topic.range_of(consumer)
-                if begin <= place < end:
+                if begin <= offset < end:
                     delay = self._tick - waiting.since_tick
-                    soonest = min(soonest, delay + (place - begin) / usual_speed)
+                    soonest = min(soonest, delay + (offset - begin) / usual_speed)
         return soonest
 
     def check(self) -> None:
@@ -287,12 +290,12 @@ class Forecast:
             layout = self._layouts.setdefault(name, TopicLayout())
             self._layouts.move_to_end(name)
             topic = self._topics[name] = _Topic(layout)
-            while len(self._layouts) > max(_AXES_REMEMBERED, len(self._topics)):
-                self._forget_axis()
+            while len(self._layouts) > max(_LAYOUTS_REMEMBERED, len(self._topics)):
+                self._forget_layout()
         return topic
 
-    def _forget_axis(self) -> None:
-        """Forget the axis of a topic that nobody reads, the one longest unused."""
+    def _forget_layout(self) -> None:
+        """Forget the least recently used layout of a topic that nobody reads."""
         name = next(name for name in self._layouts if name not in self._topics)
         del self._layouts[name]
 
@@ -306,14 +309,14 @@ class Forecast:
     def _cursor(
         self, topic: _Topic, reader: ReaderIdentity, plan_ids: tuple[str, ...]
     ) -> Cursor:
-        """Find the scan that a partition belongs to, or let it begin."""
+        """Return the cursor of the scan of a partition; begin it if it is new."""
         copies = 0
         while True:
             scan = (reader.token.stage, reader.scan, copies)
             cursor = topic.scans.get(scan)
             if cursor is None:
                 break
-            if cursor.is_of(reader.token):
+            if cursor.owns(reader.token):
                 return cursor
             copies += 1
         cursor = topic.scans[scan] = Cursor(scan, reader, plan_ids, self._tick)
@@ -322,11 +325,11 @@ class Forecast:
             if waiting is not None and reader.consumer in waiting.consumers:
                 waiting.since_tick = self._tick
                 waiting.consumers[reader.consumer] -= 1
-                waiting.consumers += Counter()  # drops what is zero
+                waiting.consumers += Counter()  # drops zero counts
         return cursor
 
     def _usual_speed(self, topic: _Topic) -> float:
-        """Return how fast a scan of a topic moves of which nothing else is known."""
+        """Return the speed to assume for a scan of a topic that has none yet."""
         speeds = [
             speed
             for cursor in topic.scans.values()
@@ -337,7 +340,7 @@ class Forecast:
         return self._passed_bytes / self._tick if self._passed_bytes else 1.0
 
     def _tidy(self, name: str) -> None:
-        """Forget the scans of a topic that nobody is at and no plan remembers."""
+        """Forget the scans of a topic that no task reads and no active plan counts."""
         topic = self._topics[name]
         for scan, cursor in list(topic.scans.items()):
             if not cursor.is_open and not topic.is_planned(cursor):

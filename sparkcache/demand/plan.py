@@ -1,4 +1,4 @@
-"""Plans and their consumers, as the driver counted them."""
+"""Plans and their consumers, as counted by the driver."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class Consumer:
     """One planned scan of a topic.
 
     Attributes:
-        topic: The topic's full name and place, as in `Ledger.topic`.
-        start: First position it reads; None for the first there is.
-        end: Position after the last one it reads; None for no end.
+        topic: The topic's root and full name, as in `Ledger.topic`.
+        start: First position to read; None for the beginning of the topic.
+        end: Position after the last one to read; None for no end.
 
     """
 
@@ -29,7 +29,7 @@ class Consumer:
     end: Position | None = None
 
     def reads(self, key: RunKey) -> bool:
-        """Tell whether it will read any entry of a run."""
+        """Return whether the consumer will read any entry of a run."""
         return (
             key.ledger.topic == self.topic
             and (
@@ -39,16 +39,16 @@ class Consumer:
             and (self.end is None or Position(key.ledger.id, key.run.first) < self.end)
         )
 
-    def is_of(self, name: str) -> bool:
-        """Tell whether it reads a topic of that name."""
+    def reads_topic(self, name: str) -> bool:
+        """Return whether the consumer reads a topic of this name."""
         return is_placed(self.topic, name)
 
-    def behind(self, reached: Position) -> Consumer | None:
-        """Return what is left of it behind what was read; None if nothing is."""
+    def remaining_after(self, reached: Position) -> Consumer | None:
+        """Return the consumer from a reached position on; None if it is finished."""
         if self.end is not None and self.end <= reached:
             return None
-        begins_there = self.start is not None and self.start >= reached
-        return self if begins_there else replace(self, start=reached)
+        begins_later = self.start is not None and self.start >= reached
+        return self if begins_later else replace(self, start=reached)
 
 
 NOT_BEGUN = -1
@@ -59,12 +59,12 @@ class Plan:
     """The consumers that were planned together, or what a stream has still to read.
 
     Attributes:
-        id: Tells it from others. That of a stream has three parts: its query's run,
-            with which it ends; its query, of which one run follows another; itself.
-        consumers: The scans; of a stream, what it has not read, to no end.
-        batch: Grows by two at least with each batch of a stream, from above 0; 0 if it
-            is no stream. What a later one says holds. `NOT_BEGUN` if it stands for a
-            stream that has none yet, whose own takes its place.
+        id: The unique id. For a stream `run/query/plan`: the run of the query, with
+            which the plan ends; the query, whose runs follow one another; the plan.
+        consumers: The scans; for a stream, what it has not read yet, without an end.
+        batch: 0 if the plan is not a stream's. For a stream a number above 0 that
+            grows by at least two with each batch; the highest one is valid. `NOT_BEGUN`
+            for the placeholder of a stream without a batch, which its plan replaces.
 
     """
 
@@ -73,65 +73,71 @@ class Plan:
     batch: int = 0
 
     @property
-    def is_read_for(self) -> bool:
-        """Whether tasks read for it that know of it: not for a stream to come."""
+    def has_begun(self) -> bool:
+        """Whether tasks read for this plan; False for the placeholder of a stream."""
         return self.batch != NOT_BEGUN
 
     @property
     def is_stream(self) -> bool:
-        """Whether it is that of a stream."""
+        """Whether the plan is a stream's."""
         return self.batch > 0
 
     @property
     def run(self) -> str:
-        """The run of the query that reads a stream."""
+        """The run of the query that reads the stream."""
         return self.id.partition("/")[0]
 
     def is_another_run(self, other: Plan) -> bool:
-        """Tell whether both are streams', of two runs of one query."""
-        mine, its = self.id.split("/")[1:-1], other.id.split("/")[1:-1]
-        return any(mine) and mine == its and self.run != other.run
+        """Return whether both plans are streams' of two runs of one query."""
+        query, other_query = self.id.split("/")[1:-1], other.id.split("/")[1:-1]
+        return any(query) and query == other_query and self.run != other.run
 
     @property
     def topics(self) -> dict[str, None]:
-        """The topics that its consumers read, each once."""
+        """The topics of the consumers, each once."""
         return dict.fromkeys(consumer.topic for consumer in self.consumers)
 
     def reads(self, key: RunKey) -> bool:
-        """Tell whether any of its consumers will read any entry of a run."""
+        """Return whether any consumer will read any entry of a run."""
         return any(consumer.reads(key) for consumer in self.consumers)
 
-    def is_named(self, ids: Container[str]) -> bool:
-        """Tell whether any of these ids means it."""
+    def matches(self, ids: Container[str]) -> bool:
+        """Return whether one of these ids is that of the plan or of its run."""
         return self.id in ids or self.run in ids
 
-    def behind(self, reached: Mapping[str, Position]) -> Plan:
-        """Return a stream's when its batch is done, and it has read topics up to there.
+    def remaining_after(self, reached: Mapping[str, Position]) -> Plan:
+        """Return a stream's plan after a batch that has read topics to these positions.
 
-        Topics are given by their names, whatever their places.
+        The keys of `reached` are names of topics, without their roots.
         """
-        left = []
+        remaining = []
         for consumer in self.consumers:
-            places = [at for name, at in reached.items() if consumer.is_of(name)]
-            left.append(consumer.behind(min(places)) if places else consumer)
-        consumers = tuple(filter(None, left))
+            positions = [
+                position
+                for name, position in reached.items()
+                if consumer.reads_topic(name)
+            ]
+            remaining.append(
+                consumer.remaining_after(min(positions)) if positions else consumer
+            )
+        consumers = tuple(filter(None, remaining))
         if consumers == self.consumers:
             return self
         return replace(self, consumers=consumers, batch=self.batch + 1)
 
 
 class Consumers:
-    """Several by their topics, so that it is of few that each run is asked about."""
+    """Consumers grouped by topic, so that few of them are checked for each run."""
 
     def __init__(self, consumers: Iterable[Consumer]) -> None:
-        self._of_topic: dict[str, list[Consumer]] = {}
+        self._by_topic: dict[str, list[Consumer]] = {}
         for consumer in consumers:
-            self._of_topic.setdefault(consumer.topic, []).append(consumer)
+            self._by_topic.setdefault(consumer.topic, []).append(consumer)
 
     def __repr__(self) -> str:
-        return f"Consumers(of {len(self._of_topic)} topics)"
+        return f"Consumers(of {len(self._by_topic)} topics)"
 
     def reads(self, key: RunKey) -> int:
-        """Return how many of them read a run."""
-        of_topic = self._of_topic.get(key.ledger.topic, ())
-        return sum(consumer.reads(key) for consumer in of_topic)
+        """Return how many of the consumers read a run."""
+        consumers = self._by_topic.get(key.ledger.topic, ())
+        return sum(consumer.reads(key) for consumer in consumers)

@@ -1,4 +1,4 @@
-"""Who reads, as a task says when it begins."""
+"""The identity that a task reports when it begins to read."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from sparkcache.model import ReadToken
 
 @dataclass(frozen=True, slots=True)
 class ReaderIdentity:
-    """One partition of a scan, and the scan that it belongs to.
+    """One partition of a scan, and the scan to which it belongs.
 
     Attributes:
-        token: As whom it reads.
-        scan: The same for all partitions that were planned together.
-        consumer: What the whole scan reads.
-        end: Where in the topic the whole scan ends, in stored bytes.
+        token: The token of the partition.
+        scan: The id of the scan, shared by all partitions that were planned together.
+        consumer: The consumer that describes the whole scan.
+        end: Offset in the topic where the whole scan ends, in stored bytes.
 
     """
 

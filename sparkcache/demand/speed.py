@@ -1,17 +1,17 @@
-"""How fast a scan moves."""
+"""The speed of a scan."""
 
 from __future__ import annotations
 
 from math import log
 
-HALF_LIFE = 300  # in ticks; from 200 to 2000 storage reads differ by 1 % at most
+HALF_LIFE = 300  # in ticks; from 200 to 2000, storage reads differ by at most 1 %
 
 
 class Speed:
-    """Bytes per tick, lately: what is long past counts little.
+    """Recent speed in bytes per tick; older movement counts exponentially less.
 
-    A tick is one run that anybody takes. So a scan's speed is its share in what goes
-    on, which is what eviction has to know: when nobody reads, nobody falls behind.
+    A tick is one run taken by any reader. So a scan's speed is its share of all reads,
+    which is what eviction needs: while nobody reads, no scan slows down.
     """
 
     __slots__ = ("_bytes", "_tick", "_ticks")
@@ -25,19 +25,19 @@ class Speed:
         return f"Speed({self._bytes:.0f} bytes in {self._ticks:.0f} ticks)"
 
     def add(self, size_bytes: float, tick: int) -> None:
-        """Note that so many bytes more were passed."""
-        kept = self._kept(tick)
-        self._ticks = self._window(kept)
-        self._bytes = self._bytes * kept + size_bytes
+        """Count bytes that the scan has passed."""
+        weight = self._weight(tick)
+        self._ticks = self._window(weight)
+        self._bytes = self._bytes * weight + size_bytes
         self._tick = tick
 
     def at(self, tick: int) -> float | None:
-        """Return the speed at a tick; None if nothing was passed lately."""
-        kept = self._kept(tick)
-        return self._bytes * kept / max(self._window(kept), 1.0) or None
+        """Return the speed at a tick; None if the scan has not moved recently."""
+        weight = self._weight(tick)
+        return self._bytes * weight / max(self._window(weight), 1.0) or None
 
-    def _kept(self, tick: int) -> float:
+    def _weight(self, tick: int) -> float:
         return float(0.5 ** ((tick - self._tick) / HALF_LIFE))
 
-    def _window(self, kept: float) -> float:
-        return self._ticks * kept + (1.0 - kept) * HALF_LIFE / log(2)
+    def _window(self, weight: float) -> float:
+        return self._ticks * weight + (1.0 - weight) * HALF_LIFE / log(2)

@@ -1,4 +1,4 @@
-"""Where in a topic an entry lies, in stored bytes from the topic's beginning."""
+"""Offsets of entries in a topic, in stored bytes from its beginning."""
 
 from __future__ import annotations
 
@@ -15,30 +15,31 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ExtentOffset:
-    """An extent in its topic.
+    """An extent and its offset in the topic.
 
     Attributes:
-        ledger: The ledger's id.
-        first: Its first entry.
-        last: Its last entry, included.
-        at: Where it begins: stored bytes of the topic before it.
-        size_bytes: Stored bytes that it has.
+        ledger: The id of the ledger.
+        first: The first entry.
+        last: The last entry, inclusive.
+        offset: Stored bytes of the topic before the extent.
+        size_bytes: Stored bytes of the extent.
 
     """
 
     ledger: int
     first: int
     last: int
-    at: float
+    offset: float
     size_bytes: int
 
 
 class TopicLayout:
-    """The extents of a topic as far as scans have named them.
+    """The extents of a topic, as far as scans have reported them.
 
     Scans planned at different times may count from different beginnings, since old
-    ledgers are trimmed. What is known already says by how much they differ. What was
-    trimmed since the first scan lies before 0 if a later one still found it.
+    ledgers are trimmed. Extents known already show by how much the offsets differ. An
+    extent before the first scan's beginning has an offset below 0 if a later scan
+    reports it.
     """
 
     def __init__(self) -> None:
@@ -49,13 +50,14 @@ class TopicLayout:
 
     @property
     def begin(self) -> float:
-        """Where the topic begins, as far as it is known."""
-        return min(0.0, self._extents.peekitem(0)[1].at) if self._extents else 0.0
+        """Offset where the topic begins, as far as known."""
+        return min(0.0, self._extents.peekitem(0)[1].offset) if self._extents else 0.0
 
     def learn(self, extents: Iterable[ExtentOffset], shift: float = 0.0) -> float:
-        """Take in extents of one scan; return by how much it counts differently.
+        """Add extents of one scan; return the shift from the scan's offsets to these.
 
-        Where none of them is known, that is what was found for others of the scan.
+        If none of the extents is known, that is `shift`, as returned for other extents
+        of the scan.
         """
         unknown = []
         for extent in extents:
@@ -63,21 +65,21 @@ class TopicLayout:
             if known is None:
                 unknown.append(extent)
             else:
-                shift = known.at - extent.at
+                shift = known.offset - extent.offset
         for extent in unknown:
             self._extents[extent.ledger, extent.first] = ExtentOffset(
                 extent.ledger,
                 extent.first,
                 extent.last,
-                extent.at + shift,
+                extent.offset + shift,
                 extent.size_bytes,
             )
         return shift
 
-    def at(self, position: Position) -> float:
-        """Return where an entry begins; where its predecessor ends, if unknown.
+    def offset_of(self, position: Position) -> float:
+        """Return where an entry begins; if unknown, where its predecessor ends.
 
-        In an extent entries are taken to be of one size.
+        Entries of an extent are assumed to have the same size.
         """
         index = self._extents.bisect_right((position.ledger, position.entry)) - 1
         if index < 0:
@@ -86,4 +88,4 @@ class TopicLayout:
         share = 1.0
         if position.ledger == extent.ledger and position.entry <= extent.last:
             share = (position.entry - extent.first) / (extent.last - extent.first + 1)
-        return extent.at + share * extent.size_bytes
+        return extent.offset + share * extent.size_bytes

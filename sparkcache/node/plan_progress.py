@@ -57,7 +57,7 @@ class PlanProgress:
 
     def begin(self, plans: Iterable[Plan]) -> None:
         """Add new plans; plans of earlier runs of the same queries end."""
-        for plan in (plan for plan in plans if plan.is_read_for):
+        for plan in (plan for plan in plans if plan.has_begun):
             known = [progress.plan for progress in self._plans.values()]
             self.end(other.run for other in known if plan.is_another_run(other))
             self._plans[plan.id] = _Progress(plan)
@@ -69,7 +69,7 @@ class PlanProgress:
         """Mark plans as over."""
         ids = list(plan_ids)
         for progress in self._plans.values():
-            if progress.plan.is_named(ids):
+            if progress.plan.matches(ids):
                 progress.is_over = True
                 progress.done.clear()
 

@@ -130,7 +130,7 @@ class Service:
         self._record_progress(message.plans)
         session.begin(message.scan)
         if message.scan.slices:
-            plan_ids = tuple(plan.id for plan in message.plans if plan.is_read_for)
+            plan_ids = tuple(plan.id for plan in message.plans if plan.has_begun)
             session.partition_read = self._partition_read(
                 message.reader, plan_ids, message.scan
             )

@@ -1,10 +1,10 @@
-"""What a cache would have done: the real core, over a trace.
+"""Simulation of a cache: replay a trace through the real core.
 
     python -m sparkcache.simulate TRACE [--policy P]... [--max-bytes N]... [--conf K=V]
 
 P is a policy, or `ring` for the engine of that name.
 
-Loads take no time here, and nothing is loaded ahead of who asks for it.
+In the simulation loads take no time, and nothing is prefetched.
 """
 
 from sparkcache.simulate.belady import belady

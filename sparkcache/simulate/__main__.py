@@ -1,4 +1,4 @@
-"""`python -m sparkcache.simulate`: see the package."""
+"""Command line of `python -m sparkcache.simulate`: see the package."""
 
 from __future__ import annotations
 
@@ -32,23 +32,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Print a table of policies and sizes; return the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m sparkcache.simulate",
-        description="What a recorded pipeline would have read from the storage with "
-        "other settings. MIN is an oracle: nobody reads less where runs are of one "
-        "size, and hardly less where they are not.",
+        description="Show what a recorded pipeline would have read from storage with "
+        "other settings. MIN is an oracle: no policy reads less if all runs have one "
+        "size, and hardly less otherwise.",
     )
-    parser.add_argument("trace", type=Path, help="a trace, as spark.sparkcache.trace")
+    parser.add_argument(
+        "trace",
+        type=Path,
+        help="a trace file, as recorded with spark.sparkcache.trace",
+    )
     parser.add_argument(
         "--policy",
         action="append",
         choices=_CHOICES,
-        help="which run goes next, or ring, the other engine; may be given several "
-        "times; without it, all, or the ring alone if --conf chooses that engine",
+        help="the eviction policy, or ring for the other engine; may be repeated; "
+        "default: all, or only the ring if --conf selects that engine",
     )
     parser.add_argument(
         "--max-bytes",
         action="append",
-        help="size of the cache, such as 512m; may be given several times; without "
-        "it, 10, 25, 50 and 100 %% of what the trace reads",
+        help="size of the cache, such as 512m; may be repeated; default: 10, 25, 50 "
+        "and 100 %% of the size of the runs in the trace",
     )
     parser.add_argument(
         "--conf",
@@ -57,17 +61,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         metavar="KEY=VALUE",
         help="a setting of the cache, such as spark.sparkcache.ttlExpected=10min",
     )
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
-        lines = given.trace.read_text(encoding="utf-8").splitlines()
-        trace = parse(lines, str(given.trace))
-        sizes = [_size(text) for text in given.max_bytes or ()] or _shares(trace)
-        conf = dict(_conf(text) for text in given.conf)
+        lines = options.trace.read_text(encoding="utf-8").splitlines()
+        trace = parse(lines, str(options.trace))
+        sizes = [_size(text) for text in options.max_bytes or ()] or _shares(trace)
+        conf = dict(_conf(text) for text in options.conf)
         config = CacheConfig.resolve(conf=conf)
     except (ConfigError, OSError, UnicodeDecodeError) as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 2
-    chosen = given.policy or ((_RING,) if config.engine == _RING else _CHOICES)
+    chosen = options.policy or ((_RING,) if config.engine == _RING else _CHOICES)
     for line in table(trace, sizes, chosen, config):
         print(line)
     return 0
@@ -76,22 +80,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def table(
     trace: Trace, sizes: Sequence[int], policies: Sequence[str], config: CacheConfig
 ) -> Iterator[str]:
-    """Yield a line for each size and policy, the ring among them, the oracle last."""
+    """Yield a table line for each size and policy (or the ring), and for the oracle."""
     yield _ROW.format(
         "maxBytes", "policy", "runs", "loaded", "MiB loaded", "GETs", "saved"
     )
     for max_bytes in sizes:
         for policy in policies:
-            wanted = replace(_chosen(config, policy), max_bytes=max_bytes)
-            settings = cache_settings(wanted, sys.maxsize)
-            # The oracle knows of no pages.
+            sized = replace(_with_policy(config, policy), max_bytes=max_bytes)
+            settings = cache_settings(sized, sys.maxsize)
+            # The oracle does not round sizes up to pages.
             outcome = simulate(trace, replace(settings, granule_bytes=1))
             yield _line(max_bytes, policy, outcome)
         yield _line(max_bytes, "MIN", belady(trace, max_bytes))
 
 
-def _chosen(config: CacheConfig, policy: str) -> CacheConfig:
-    """Return the configuration with a policy, or with the engine that has none."""
+def _with_policy(config: CacheConfig, policy: str) -> CacheConfig:
+    """Return the configuration with this policy, or with the ring engine."""
     if policy == _RING:
         return replace(config, engine=_RING)
     return replace(config, engine="runs", policy=policy)
@@ -111,7 +115,7 @@ def _line(max_bytes: int, policy: str, outcome: Outcome) -> str:
 
 
 def _shares(trace: Trace) -> list[int]:
-    """Return sizes that tell something about a trace."""
+    """Return the default cache sizes: shares of the size of all runs of a trace."""
     whole_bytes = sum(map(trace.size_bytes, trace.runs))
     return [max(round(whole_bytes * share), 1) for share in (0.1, 0.25, 0.5, 1.0)]
 

@@ -1,12 +1,12 @@
-"""What an oracle would have read: the mark for every cache.
+"""Belady's MIN, an oracle: the benchmark for every policy.
 
-MIN keeps what is needed next and gives up what is needed last, and does not take in
-what is needed later than all that. With runs of one size nothing reads less. With runs
-of several sizes the least is hard to find (it is NP-hard). The same rule stands for it;
-by luck a policy may read a little less.
+MIN evicts the run that is needed last, and does not admit a run that is needed later
+than all runs held. If all runs have one size, no policy reads less. For runs of several
+sizes the optimum is NP-hard to find; the same rule approximates it, and by luck a
+policy may read a little less.
 
 Source: L. A. Belady, A study of replacement algorithms for a virtual-storage
-computer, 1966. Different here: a run that is not taken in is possible.
+computer, 1966. Different here: a run may be not admitted.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def belady(trace: Trace, max_bytes: int) -> Outcome:
-    """Return what a trace costs for one who knows it to its end."""
+    """Return what a trace costs for an oracle that knows all of it in advance."""
     events = [event for _, event in trace.events if isinstance(event, Take | Put)]
     needed_next = _needed_next(events)
     tally = Tally(trace)
@@ -41,15 +41,15 @@ def belady(trace: Trace, max_bytes: int) -> Outcome:
         held[key] = needed_next[index]
         heappush(farthest, (-held[key], index, key))
         while held_bytes > max_bytes or (farthest and farthest[0][0] == -inf):
-            when, _, last = heappop(farthest)
-            if held.get(last) == -when:
-                del held[last]
-                held_bytes -= trace.size_bytes(last)
+            negative_index, _, last_key = heappop(farthest)
+            if held.get(last_key) == -negative_index:
+                del held[last_key]
+                held_bytes -= trace.size_bytes(last_key)
     return tally.outcome()
 
 
 def _needed_next(events: list[Take | Put]) -> list[float]:
-    """Return for each event when its run is taken next; infinite if never."""
+    """Return for each event the index of the next take of its run; infinite if none."""
     needed = [inf] * len(events)
     next_take: dict[RunKey, float] = {}
     for index in range(len(events) - 1, -1, -1):

@@ -1,4 +1,4 @@
-"""What reading a trace cost."""
+"""The cost of reading a trace."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What was read, and what of it came from the storage.
+    """What tasks read, and how much of it came from storage.
 
     Attributes:
-        reads: Runs that tasks came to.
-        loads: How many of them were read from the storage.
-        read_bytes: Stored bytes of all of them.
-        loaded_bytes: Stored bytes read from the storage.
-        gets: Requests for that: runs of a ledger that one task reads from the storage
-            one after another come with one.
+        reads: Runs that tasks took.
+        loads: How many of these runs were read from storage.
+        read_bytes: Stored bytes of all runs taken.
+        loaded_bytes: Stored bytes read from storage.
+        gets: Requests to storage: one request delivers the runs of a ledger that one
+            task loads one after another.
 
     """
 
@@ -27,5 +27,5 @@ class Outcome:
 
     @property
     def hit_rate(self) -> float:
-        """The share of reads that needed no storage."""
+        """The share of reads that the cache served."""
         return 1.0 - self.loads / self.reads if self.reads else 0.0

@@ -1,4 +1,4 @@
-"""The core, driven as a node drives it."""
+"""Replay of a trace through the core, which is driven as a node drives it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def simulate(trace: Trace, settings: Settings) -> Outcome:
     """Return what a trace costs with these settings."""
     replay = _Replay(trace, settings)
     for at_s, event in trace.events:
-        replay.happen(at_s, event)
+        replay.handle(at_s, event)
     return replay.tally.outcome()
 
 
@@ -33,7 +33,7 @@ class _Replay:
         self._partition_reads: dict[int, PartitionRead] = {}
         self._finished: Counter[int] = Counter()
 
-    def happen(self, now_s: float, event: Event) -> None:
+    def handle(self, now_s: float, event: Event) -> None:
         cache = self._cache
         deadline_s = cache.runs.next_deadline_s()
         if deadline_s is not None and deadline_s <= now_s:
@@ -52,9 +52,9 @@ class _Replay:
                     event.stop,
                 )
             case Take(task, key):
-                held = cache.take(self._partition_reads[task], key, now_s)
-                self.tally.take(event, is_held=held is not None)
-                if held is None:
+                cached = cache.take(self._partition_reads[task], key, now_s)
+                self.tally.take(event, is_held=cached is not None)
+                if cached is None:
                     self._load(key, now_s)
             case Read(task, key):
                 cache.finish(

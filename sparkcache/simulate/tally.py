@@ -1,4 +1,4 @@
-"""Counts what comes from the storage."""
+"""The tally of reads and loads in a simulation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Tally:
-    """Adds up takes, each as a hit or a load."""
+    """Sums of takes, each counted as a hit or a load."""
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
@@ -21,7 +21,7 @@ class Tally:
         self._read_bytes = 0
         self._loaded_bytes = 0
         self._gets = 0
-        self._loading: dict[int, Ledger] = {}  # by task, what its last take loaded
+        self._loading: dict[int, Ledger] = {}  # by task, if its last take was a load
 
     def take(self, take: Take, *, is_held: bool) -> None:
         """Count a take."""

@@ -1,4 +1,4 @@
-"""A trace in memory."""
+"""The events of a trace, in memory."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Open:
 
 @dataclass(frozen=True, slots=True)
 class Take:
-    """A task comes to a run."""
+    """A task takes a run."""
 
     task: int
     key: RunKey
@@ -63,7 +63,7 @@ class Close:
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """A run is there because somebody has written it."""
+    """A run is inserted because somebody has written it."""
 
     key: RunKey
 
@@ -73,7 +73,7 @@ Event: TypeAlias = Begin | Over | Open | Take | Read | Close | Put
 
 @dataclass(slots=True)
 class Sizes:
-    """What a run takes in the storage, and in memory; None if that is not known."""
+    """Bytes of a run in storage and in memory; None if the latter is unknown."""
 
     stored_bytes: int
     size_bytes: int | None = None
@@ -81,11 +81,11 @@ class Sizes:
 
 @dataclass(slots=True)
 class Trace:
-    """What was asked of a cache.
+    """The reads and plans that a cache has seen.
 
     Attributes:
-        runs: All runs that are mentioned.
-        events: With their times in seconds, in order.
+        runs: All runs that the events mention.
+        events: The events in order, each with its time in seconds.
 
     """
 
@@ -93,10 +93,10 @@ class Trace:
     events: list[tuple[float, Event]] = field(default_factory=list)
 
     def size_bytes(self, key: RunKey) -> int:
-        """Return what a run takes in memory; in the storage, if that is not known."""
+        """Return the size of a run in memory or, if unknown, in storage."""
         sizes = self.runs[key]
         return sizes.stored_bytes if sizes.size_bytes is None else sizes.size_bytes
 
     def takes(self) -> list[RunKey]:
-        """Return the runs that tasks come to, in that order."""
+        """Return the runs that tasks take, in order."""
         return [event.key for _, event in self.events if isinstance(event, Take)]

@@ -1,4 +1,4 @@
-"""A trace read from its text."""
+"""Parser of traces."""
 
 from __future__ import annotations
 
@@ -27,38 +27,38 @@ if TYPE_CHECKING:
 
 
 def parse(lines: Iterable[str], name: str = "trace") -> Trace:
-    """Read a trace.
+    """Parse a trace.
 
     Args:
-        lines: Its lines, with or without their ends.
-        name: What it is called in errors.
+        lines: The lines, with or without line ends.
+        name: The name of the trace in errors.
 
-    Raises ConfigError, which says in which line what was found.
+    Raises ConfigError, which names the line and what was found there.
 
     """
-    partition_read = _Reading()
+    parser = _Parser()
     number = 0
     for number, line in enumerate(lines, start=1):
         text = line.strip()
         if number == 1:
             if text != HEADER:
-                raise ConfigError(f"{name}: begins with {text!r}, not with {HEADER!r}")
+                raise ConfigError(f"{name}: begins with {text!r}: expected {HEADER!r}")
             continue
         if not text or text.startswith("#"):
             continue
         try:
-            partition_read.line(text)
+            parser.line(text)
         except (ValueError, LookupError, TypeError) as error:
             raise ConfigError(
-                f"{name}:{number}: {text[:80]!r}: {error or 'cannot be read'}"
+                f"{name}:{number}: {text[:80]!r}: {error or 'cannot be parsed'}"
             ) from error
     if number == 0:
-        raise ConfigError(f"{name}: is empty, and should begin with {HEADER!r}")
-    return partition_read.trace
+        raise ConfigError(f"{name}: is empty: must begin with {HEADER!r}")
+    return parser.trace
 
 
 @dataclass(slots=True)
-class _Reading:
+class _Parser:
     trace: Trace = field(default_factory=Trace)
     topics: dict[str, str] = field(default_factory=dict)
     ledgers: dict[str, Ledger] = field(default_factory=dict)
@@ -68,75 +68,75 @@ class _Reading:
     at_s: float = 0.0
 
     def line(self, text: str) -> None:
-        """Take in a line that says something."""
+        """Parse a line that is neither empty nor a comment."""
         time, kind, rest = text.split(maxsplit=2)
         at_s = float(time)
         if not at_s >= self.at_s:
-            raise ValueError(f"time goes back from {self.at_s} s")
+            raise ValueError(f"time goes back from {self.at_s} s: use no earlier time")
         self.at_s = at_s
         if kind == "topic":
             number, name = rest.split(maxsplit=1)
             self.topics[number] = name
             return
         fields = rest.split()
-        if kind in _THINGS:
-            _THINGS[kind](self, fields)
+        if kind in _DEFINITIONS:
+            _DEFINITIONS[kind](self, fields)
         elif kind in _EVENTS:
             self.trace.events.append((at_s, _EVENTS[kind](self, fields)))
         else:
-            raise ValueError(f"no event is called {kind!r}")
+            raise ValueError(f"no event is called {kind!r}: see sparkcache.trace")
 
     def ledger(self, fields: Sequence[str]) -> None:
-        """Take in a ledger."""
+        """Parse a ledger."""
         number, topic, ledger = fields
-        # What tells one version from another is its number alone.
-        stored = ObjectId(f"trace:{number}", 0, "")
-        self.ledgers[number] = Ledger("", self.topics[topic], int(ledger), stored)
+        # Only the number distinguishes versions of a ledger.
+        object_id = ObjectId(f"trace:{number}", 0, "")
+        self.ledgers[number] = Ledger("", self.topics[topic], int(ledger), object_id)
 
     def extent(self, fields: Sequence[str]) -> None:
-        """Take in an extent."""
-        number, entries, at, stored = fields
-        ledger, _, run = entries.partition(":")
-        first, last = _entries(run)
+        """Parse an extent."""
+        number, entries, offset, stored = fields
+        ledger, _, entry_range = entries.partition(":")
+        first, last = _entries(entry_range)
         self.extents[int(number)] = ExtentOffset(
-            int(ledger), first, last, float(at), _bytes(stored)
+            int(ledger), first, last, float(offset), _bytes(stored)
         )
 
     def run(self, fields: Sequence[str]) -> None:
-        """Take in a run."""
+        """Parse a run."""
         number, ledger, entries, stored, size = fields
         key = RunKey(self.ledgers[ledger], Run(*_entries(entries)))
         self.runs[number] = key
-        known = None if size == "-" else _bytes(size)
-        self.trace.runs[key] = Sizes(_bytes(stored), known)
+        size_bytes = None if size == "-" else _bytes(size)
+        self.trace.runs[key] = Sizes(_bytes(stored), size_bytes)
 
     def size(self, fields: Sequence[str]) -> None:
-        """Take in the size of a run."""
+        """Parse the decoded size of a run."""
         run, size = fields
         self.trace.runs[self.runs[run]].size_bytes = _bytes(size)
 
     def begin(self, fields: Sequence[str]) -> Event:
-        """Read a plan."""
+        """Parse the beginning of a plan."""
         plan_id, *consumers = fields
         return Begin(Plan(plan_id, tuple(map(self._consumer, consumers))))
 
     def stream(self, fields: Sequence[str]) -> Event:
-        """Read what a stream has still to read."""
+        """Parse the plan of a stream's batch."""
         batch, plan_id, *consumers = fields
-        left = tuple(map(self._consumer, consumers))
-        return Begin(Plan(plan_id, left, _batch(batch)))
+        remaining = tuple(map(self._consumer, consumers))
+        return Begin(Plan(plan_id, remaining, _batch(batch)))
 
     def over(self, fields: Sequence[str]) -> Event:
-        """Read which plans are over."""
+        """Parse the end of plans."""
         return Over(tuple(fields))
 
     def opens(self, fields: Sequence[str]) -> Event:
-        """Read who opens what."""
+        """Parse a task's opening of a partition."""
         task, token, scan, consumer, end, extents, first, stop, *plan_ids = fields
         stage, partition, part = map(int, token.split("."))
         number = int(task)
         if number in self.open:
-            raise ValueError(f"task {number} is open already")
+            raise ValueError(f"task {number} is open already: close it first")
         self.open.add(number)
         return Open(
             number,
@@ -147,42 +147,42 @@ class _Reading:
                 float(end),
             ),
             tuple(plan_ids),
-            tuple(self.extents[found] for found in _numbers(extents)),
+            tuple(self.extents[extent] for extent in _numbers(extents)),
             Position.parse(first),
             Position.parse(stop),
         )
 
     def take(self, fields: Sequence[str]) -> Event:
-        """Read who comes to what."""
+        """Parse a task's taking of a run."""
         task, run = fields
         return Take(self._task(task), self.runs[run])
 
     def read(self, fields: Sequence[str]) -> Event:
-        """Read who has finished with what."""
+        """Parse a task's finishing of a run."""
         task, run = fields
         return Read(self._task(task), self.runs[run])
 
     def close(self, fields: Sequence[str]) -> Event:
-        """Read who ends."""
+        """Parse the end of a task."""
         [task] = fields
         number = self._task(task)
         self.open.remove(number)
         return Close(number)
 
     def put(self, fields: Sequence[str]) -> Event:
-        """Read what was written."""
+        """Parse the writing of a run."""
         [run] = fields
         return Put(self.runs[run])
 
     def _task(self, text: str) -> int:
         number = int(text)
         if number not in self.open:
-            raise ValueError(f"task {number} is not open")
+            raise ValueError(f"task {number} is not open: open it first")
         return number
 
     def _consumer(self, text: str) -> Consumer:
-        topic, _, places = text.partition("@")
-        start, _, end = places.partition("..")
+        topic, _, positions = text.partition("@")
+        start, _, end = positions.partition("..")
         return Consumer(
             self.topics[topic],
             Position.parse(start) if start else None,
@@ -190,28 +190,28 @@ class _Reading:
         )
 
 
-_THINGS = {
-    "ledger": _Reading.ledger,
-    "extent": _Reading.extent,
-    "run": _Reading.run,
-    "size": _Reading.size,
+_DEFINITIONS = {
+    "ledger": _Parser.ledger,
+    "extent": _Parser.extent,
+    "run": _Parser.run,
+    "size": _Parser.size,
 }
 _EVENTS = {
-    "plan": _Reading.begin,
-    "stream": _Reading.stream,
-    "over": _Reading.over,
-    "open": _Reading.opens,
-    "take": _Reading.take,
-    "read": _Reading.read,
-    "close": _Reading.close,
-    "put": _Reading.put,
+    "plan": _Parser.begin,
+    "stream": _Parser.stream,
+    "over": _Parser.over,
+    "open": _Parser.opens,
+    "take": _Parser.take,
+    "read": _Parser.read,
+    "close": _Parser.close,
+    "put": _Parser.put,
 }
 
 
 def _entries(text: str) -> tuple[int, int]:
     first, _, last = text.partition("-")
     if int(first) > int(last):
-        raise ValueError(f"entries {text} go back")
+        raise ValueError(f"entries {text} go back: use FIRST-LAST in ascending order")
     return int(first), int(last)
 
 
@@ -228,9 +228,9 @@ def _bytes(text: str) -> int:
 
 
 def _numbers(text: str) -> list[int]:
-    """Read numbers written as `0-3,7`."""
-    found: list[int] = []
+    """Parse numbers written as `0-3,7`."""
+    numbers: list[int] = []
     for part in text.split(","):
         first, _, last = part.partition("-")
-        found.extend(range(int(first), int(last or first) + 1))
-    return found
+        numbers.extend(range(int(first), int(last or first) + 1))
+    return numbers

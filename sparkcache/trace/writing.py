@@ -1,4 +1,4 @@
-"""A trace as text, written while it happens."""
+"""Writer of traces, which writes events as they happen."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 
 class TraceWriter:
-    """Writes events one after another, and what they speak of before it is needed.
+    """Writer of events that defines topics, ledgers, extents and runs before their use.
 
     Args:
-        write: Takes whole lines.
+        write: Called with whole lines.
 
     """
 
@@ -52,7 +52,7 @@ class TraceWriter:
     def run(
         self, at_s: float, key: RunKey, stored_bytes: int, size_bytes: int | None = None
     ) -> None:
-        """Introduce a run, or its size if that is news; before it is spoken of."""
+        """Define a run, or its size if that is new, before an event mentions it."""
         number = self._runs.get(key)
         if number is None:
             ledger = self._ledger(at_s, key.ledger)
@@ -70,7 +70,9 @@ class TraceWriter:
         """Write an event."""
         match event:
             case Begin(plan):
-                consumers = [self._consumer(at_s, found) for found in plan.consumers]
+                consumers = [
+                    self._consumer(at_s, consumer) for consumer in plan.consumers
+                ]
                 kind = ["stream", str(plan.batch)] if plan.batch else ["plan"]
                 text = " ".join([*kind, plan.id, *consumers])
             case Over(plan_ids):
@@ -129,7 +131,7 @@ class TraceWriter:
             entries = f"{extent.ledger}:{extent.first}-{extent.last}"
             self._line(
                 at_s,
-                f"extent {number} {entries} {extent.at:.0f} {extent.size_bytes}",
+                f"extent {number} {entries} {extent.offset:.0f} {extent.size_bytes}",
             )
         return number
 

@@ -317,7 +317,7 @@ class Spent:
         self.seconds = 0.0
         runs: Any = store.runs
         runs._evict = self._timed(runs._evict)
-        runs._segments._turn = self._timed(runs._segments._turn)
+        runs._segments._rotate = self._timed(runs._segments._rotate)
         frees: Any = store
         frees.free = self._timed(store.free)
 

@@ -192,7 +192,7 @@ class Pipeline:
             ReadToken(slot.scan, part, part),
             f"scan-{slot.scan}",
             _consumer(scan),
-            last.at + last.size_bytes,
+            last.offset + last.size_bytes,
         )
         self.trace.events.append(
             (

@@ -25,7 +25,7 @@ class Exactly:
     tick: int = 0
     taken: set[tuple[str, int, int]] = field(default_factory=set)  # in this tick
 
-    def place(self, key: RunKey) -> float:
+    def offset_of(self, key: RunKey) -> float:
         return key.run.first / 10
 
     def at(self, topic: str, index: int) -> int:
@@ -37,8 +37,8 @@ class Exactly:
         places = [self.at(topic, index) for index in range(len(self.readers[topic]))]
         return sorted({float(place) for place in places if 0 < place < self.runs})
 
-    def ticks_until_read(self, topic: str, place: float) -> float:
+    def ticks_until_read(self, topic: str, offset: float) -> float:
         waits = [
-            place - self.at(topic, index) for index in range(len(self.readers[topic]))
+            offset - self.at(topic, index) for index in range(len(self.readers[topic]))
         ]
         return min((wait for wait in waits if wait >= 0), default=inf)

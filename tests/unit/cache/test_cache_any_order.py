@@ -54,7 +54,7 @@ class RunCacheMachine(RuleBasedStateMachine):
     def same(self, got: list[CachedRun[SlowRun | None]], wanted: list[SlowRun]) -> None:
         assert [self.twins[run] for run in got] == wanted
         for run in got:
-            assert run.place is (Residency.LENT if run.pins else Residency.GONE)
+            assert run.residency is (Residency.LENT if run.pins else Residency.GONE)
 
     @initialize(settings=all_settings)
     def begin(self, settings: Settings) -> None:

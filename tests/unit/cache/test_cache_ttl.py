@@ -209,9 +209,9 @@ def test_a_pass_does_not_wait_for_readers_but_their_bytes_count() -> None:
     assert run is not None
     cache.pin(run)
     assert cache.expire(10) == [run]
-    assert (run.place, cache.kept_bytes, cache.held_bytes) == (Residency.LENT, 0, 7)
+    assert (run.residency, cache.kept_bytes, cache.held_bytes) == (Residency.LENT, 0, 7)
     assert cache.unpin(run)
-    assert (run.place, cache.held_bytes) == (Residency.GONE, 0)
+    assert (run.residency, cache.held_bytes) == (Residency.GONE, 0)
 
 
 # The hard cap
@@ -247,7 +247,7 @@ def test_nothing_lives_longer_than_its_cap(
     assert cache.get(key(0), end_s) is None
     assert cache.mark_read(key(0), end_s) is None
     assert keys(cache.expire(end_s)) == [key(0)]
-    assert cache.counters.given_up == (expected_reads > 0)
+    assert cache.counters.removed_expected == (expected_reads > 0)
     cache.check()
 
 
@@ -279,7 +279,7 @@ def test_who_maps_a_run_whose_life_ends_keeps_its_bytes() -> None:
     cache.pin(run)
     assert cache.get(key(0), 100) is None
     assert cache.expire(100) == [run]
-    assert (run.place, cache.held_bytes) == (Residency.LENT, 7)
+    assert (run.residency, cache.held_bytes) == (Residency.LENT, 7)
     assert cache.unpin(run)
     assert cache.held_bytes == 0
 

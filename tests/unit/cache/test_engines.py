@@ -41,7 +41,7 @@ def test_what_was_put_is_found(engine: Callable[..., Engine[str]]) -> None:
     run = cache.get(key(0), 0)
     assert run is not None
     assert (run.key, run.value, run.size_bytes) == (key(0), str(key(0)), SIZE)
-    assert (run.expected_reads, run.pins, run.place) == (3, 0, Residency.KEPT)
+    assert (run.expected_reads, run.pins, run.residency) == (3, 0, Residency.KEPT)
     assert cache.peek(key(1), 0) is None
     assert (len(cache), cache.kept_bytes, cache.counters.inserted) == (1, SIZE, 1)
     assert keys(cache.runs()) == [key(0)]
@@ -71,9 +71,9 @@ def test_what_makes_room_is_returned(engine: Callable[..., Engine[str]]) -> None
     assert slot is not None
     assert slot.size_bytes == SIZE
     assert evicted
-    assert all(run.place is Residency.GONE for run in evicted)
+    assert all(run.residency is Residency.GONE for run in evicted)
     assert set(keys(evicted)).isdisjoint(keys(cache.runs()))
-    assert cache.counters.given_up == (key(0) in keys(evicted))
+    assert cache.counters.removed_expected == (key(0) in keys(evicted))
 
 
 def test_what_could_never_fit_evicts_nothing(
@@ -144,7 +144,7 @@ def test_a_pinned_run_that_is_removed_counts_until_its_last_reader(
     cache.pin(run)
     cache.pin(run)
     assert cache.remove(key(0)) is run
-    assert (run.place, len(cache), cache.kept_bytes) == (Residency.LENT, 0, 0)
+    assert (run.residency, len(cache), cache.kept_bytes) == (Residency.LENT, 0, 0)
     assert cache.held_bytes >= SIZE
     assert not cache.unpin(run)
     assert not cache.is_idle

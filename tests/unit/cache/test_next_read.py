@@ -24,18 +24,18 @@ class Told:
     borders: dict[str, list[float]] = field(default_factory=dict)
     tick: int = 0
 
-    def place(self, key: RunKey) -> float:
+    def offset_of(self, key: RunKey) -> float:
         return float(key.run.first)
 
     def cuts(self, topic: str) -> list[float]:
         told = [where.run.first for where in self.ticks if where.ledger.topic == topic]
         return self.borders.get(topic, [float(first) for first in sorted(told)])
 
-    def ticks_until_read(self, topic: str, place: float) -> float:
+    def ticks_until_read(self, topic: str, offset: float) -> float:
         return next(
             ticks
             for found, ticks in self.ticks.items()
-            if found.ledger.topic == topic and found.run.first == place
+            if found.ledger.topic == topic and found.run.first == offset
         )
 
 

@@ -154,7 +154,9 @@ class PlannedCacheMachine(RuleBasedStateMachine):
         if is_foreseen:
             farther = [run for run in evicted if run.expected_reads]
             spared = [run for run in runs.runs() if run.expected_reads and not run.pins]
-            here = forecast.ticks_until_read(where.ledger.topic, forecast.place(where))
+            here = forecast.ticks_until_read(
+                where.ledger.topic, forecast.offset_of(where)
+            )
             assert all(ticks[run] > here for run in farther)
             if farther:
                 assert not any(not r.expected_reads and not r.pins for r in runs.runs())
@@ -165,7 +167,7 @@ class PlannedCacheMachine(RuleBasedStateMachine):
 
     def ticks_until_read(self, where: RunKey) -> float:
         forecast = self.cache._forecast
-        return forecast.ticks_until_read(where.ledger.topic, forecast.place(where))
+        return forecast.ticks_until_read(where.ledger.topic, forecast.offset_of(where))
 
     @precondition(lambda self: self.partition_reads)
     @rule(data=st.data())

@@ -83,7 +83,7 @@ class RingMachine(RuleBasedStateMachine):
     def free(self, removed: list[CachedRun[int]]) -> None:
         for run in removed:
             assert self.held.pop(run.key) is run
-            assert run.place is (Residency.LENT if run.pins else Residency.GONE)
+            assert run.residency is (Residency.LENT if run.pins else Residency.GONE)
             if run not in self.pinned:
                 self.memory.own.pop(run.value, None)
         self.follow()

@@ -39,7 +39,7 @@ def test_eviction_by_priority(size_bytes: int, evicted: list[int]) -> None:
     cache = three()
     assert keys(cache.evict(size_bytes, 0)) == [key(index) for index in evicted]
     assert cache.counters.evicted == len(evicted)
-    assert cache.counters.given_up == evicted.count(1)
+    assert cache.counters.removed_expected == evicted.count(1)
     cache.check()
 
 
@@ -113,7 +113,7 @@ def test_pressure_spends_the_requeues_of_expected_runs() -> None:
     assert left is not None
     assert left.requeues == 5
     assert keys(cache.expire(1)) == [key(1)]
-    assert cache.counters.given_up == 2
+    assert cache.counters.removed_expected == 2
 
 
 @pytest.mark.parametrize("max_requeues", [0, 1, 5])
@@ -148,7 +148,7 @@ def test_expected_runs_survive_as_many_passes_as_they_may(max_requeues: int) -> 
         assert cache.peek(key(0), second)
     assert keys(cache.expire(max_requeues + 1)) == [key(0)]
     assert cache.counters.requeued_expired == max_requeues
-    assert cache.counters.given_up == 1
+    assert cache.counters.removed_expected == 1
 
 
 def test_an_expected_run_is_found_between_its_deadline_and_the_pass() -> None:
@@ -166,7 +166,7 @@ def test_once_its_last_reader_is_done_a_run_goes_at_the_next_pass() -> None:
     assert cache.mark_read(key(0), 1.6) == 0, "it stays at none"
     assert keys(cache.expire(2)) == [key(0)]
     assert cache.mark_read(key(0), 2) is None
-    assert cache.counters.given_up == 0
+    assert cache.counters.removed_expected == 0
 
 
 def test_a_recently_accessed_run_lives_once_more_for_each_time_it_is() -> None:
@@ -234,7 +234,7 @@ def test_removal_takes_what_it_names_and_nothing_else() -> None:
     assert cache.remove(key(9)) is None
     run = cache.remove(key(0, 0, "a"))
     assert run is not None
-    assert run.place is Residency.GONE
+    assert run.residency is Residency.GONE
     assert keys(cache.invalidate_ledger(ledger(0, "a"))) == [key(1, 0, "a")]
     assert cache.invalidate_ledger(ledger(0, "a")) == []
     assert len(cache.invalidate_topic("b")) == 4

@@ -123,7 +123,7 @@ def test_a_pin_let_go_in_time_leaves_a_run_as_it_was() -> None:
     assert run is not None
     cache.pin(run)
     assert not cache.unpin(run)
-    assert (run.place, cache.kept_bytes) == (Residency.KEPT, 7)
+    assert (run.residency, cache.kept_bytes) == (Residency.KEPT, 7)
     assert cache.evict(1, 0) == [run]
 
 

@@ -222,8 +222,10 @@ def test_what_a_query_has_read_elsewhere_is_not_waited_for() -> None:
 def test_a_part_that_came_late_is_read_before_the_others() -> None:
     late = Consumer(TOPIC, Position(0, 0), Position(0, 20))
     plan = Plan(A, (late, Consumer(TOPIC, Position(0, 60))), 2)
-    assert plan.behind({"a": Position(0, 20)}).consumers == plan.consumers[1:]
-    assert plan.behind({"a": Position(0, 10)}).consumers[0].start == Position(0, 10)
+    assert plan.remaining_after({"a": Position(0, 20)}).consumers == plan.consumers[1:]
+    assert plan.remaining_after({"a": Position(0, 10)}).consumers[0].start == Position(
+        0, 10
+    )
 
 
 def test_a_task_of_an_earlier_batch_does_not_move_it_back() -> None:

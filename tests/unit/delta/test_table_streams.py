@@ -281,7 +281,7 @@ def test_nodes_wait_for_what_a_batch_has_left(table: Table, late_by_ms: int) -> 
         (part,) = reader.partitions(before, offset)
         (piece,) = part.partition.pieces
         keys.append(RunKey(piece.ledger, Run(piece.extent.first, piece.extent.last)))
-        plans.append(part.stream.behind(reached([json.dumps(offset)])))
+        plans.append(part.stream.remaining_after(reached([json.dumps(offset)])))
     assert reader.reportLatestOffset() == offset
     for read, plan in enumerate(plans, start=1):
         expected = [key for key in keys if Consumers(plan.consumers).reads(key)]

@@ -66,7 +66,7 @@ def read(
 
 
 def until(forecast: Forecast, entry: int) -> float:
-    return forecast.ticks_until_read(TOPIC, forecast.place(key(entry)))
+    return forecast.ticks_until_read(TOPIC, forecast.offset_of(key(entry)))
 
 
 def is_like_new(forecast: Forecast) -> bool:

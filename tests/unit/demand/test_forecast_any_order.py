@@ -81,7 +81,7 @@ class ForecastMachine(RuleBasedStateMachine):
             return
         run = key(first + ordinal)
         self.forecast.advance(partition_read, run)
-        assert partition_read.at == (first + ordinal + 1) * 10.0
+        assert partition_read.offset == (first + ordinal + 1) * 10.0
         if is_read:
             counted = self.forecast.mark_read(partition_read, ordinal, run)
             assert counted == self.count(partition_read, ordinal, run)

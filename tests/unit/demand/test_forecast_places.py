@@ -22,9 +22,9 @@ from sparkcache.model import Ledger, ObjectId, Position, ReadToken, Run, RunKey
 def test_entries_of_an_extent_are_taken_to_be_of_one_size() -> None:
     layout = TopicLayout()
     layout.learn([ExtentOffset(3, 10, 19, 500.0, 40)])
-    assert layout.at(Position(3, 10)) == 500.0
-    assert layout.at(Position(3, 15)) == 520.0
-    assert layout.at(Position(3, 20)) == 540.0
+    assert layout.offset_of(Position(3, 10)) == 500.0
+    assert layout.offset_of(Position(3, 15)) == 520.0
+    assert layout.offset_of(Position(3, 20)) == 540.0
 
 
 @pytest.mark.parametrize(
@@ -43,15 +43,15 @@ def test_what_is_unknown_lies_where_its_predecessor_ends(
     layout.learn(
         [ExtentOffset(5, 0, 9, 600.0, 100), ExtentOffset(3, 10, 19, 500.0, 40)]
     )
-    assert layout.at(Position(ledger, entry)) == place
+    assert layout.offset_of(Position(ledger, entry)) == place
 
 
 def test_a_scan_planned_after_ledgers_were_trimmed_counts_from_elsewhere() -> None:
     layout = TopicLayout()
     layout.learn([ExtentOffset(1, 0, 9, 0.0, 100), ExtentOffset(2, 0, 9, 100.0, 100)])
     layout.learn([ExtentOffset(2, 0, 9, 0.0, 100), ExtentOffset(3, 0, 9, 100.0, 100)])
-    assert layout.at(Position(2, 0)) == 100.0
-    assert layout.at(Position(3, 0)) == 200.0
+    assert layout.offset_of(Position(2, 0)) == 100.0
+    assert layout.offset_of(Position(3, 0)) == 200.0
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_all_partitions_of_a_scan_count_from_the_same_place(
         open_ledgers(forecast, [ledger], of=(1, 2, 3))
     for part in parts:
         open_ledgers(forecast, part, of=(2, 3, 4), stage=1)
-    assert forecast.place(in_ledger(4, 0)) == place
+    assert forecast.offset_of(in_ledger(4, 0)) == place
 
 
 def test_a_scan_planned_after_ledgers_were_trimmed_reads_to_its_end() -> None:
@@ -88,7 +88,7 @@ def test_a_scan_planned_before_ledgers_were_trimmed_may_begin_later() -> None:
     late = open_ledgers(forecast, [2], of=(2, 3), plan_ids=("p",))
     early = open_ledgers(forecast, [1, 2], of=(1, 2, 3), stage=1, plan_ids=("p",))
     forecast.advance(early, in_ledger(1, 9))
-    assert forecast.place(in_ledger(1, 0)) < forecast.place(in_ledger(2, 0))
+    assert forecast.offset_of(in_ledger(1, 0)) < forecast.offset_of(in_ledger(2, 0))
     assert until_in(forecast, 1, 5) < inf  # the third consumer has not begun
     forecast.close(late)
     forecast.check()
@@ -101,7 +101,9 @@ def in_ledger(ledger: int, entry: int) -> RunKey:
 
 
 def until_in(forecast: Forecast, ledger: int, entry: int) -> float:
-    return forecast.ticks_until_read(TOPIC, forecast.place(in_ledger(ledger, entry)))
+    return forecast.ticks_until_read(
+        TOPIC, forecast.offset_of(in_ledger(ledger, entry))
+    )
 
 
 def open_ledgers(
