@@ -137,17 +137,17 @@ def _spec(content: bytes, type_: str, message: str) -> Spec:
         raise ConfigError(f"option valueSchema: not JSON: {error}") from error
     if isinstance(schema, str) and text[:1] != '"':
         if schema.upper() in _TYPES | _UNSUPPORTED:
-            return _of_info({"type": schema}, type_, message)
+            return _spec_of_info({"type": schema}, type_, message)
         if content[:1] == b"\x0a":
             return protobuf_spec(content, message)
         return protobuf_spec(_base64(text), message)
     if isinstance(schema, dict) and isinstance(schema.get("schemaInfo"), dict):
         schema = schema["schemaInfo"]
     if isinstance(schema, dict) and _is_info(schema):
-        return _of_info(schema, type_, message)
+        return _spec_of_info(schema, type_, message)
     if isinstance(schema, dict) and "fileDescriptorSet" in schema:
-        return _of_definition(PROTOBUF_NATIVE, schema, message)
-    return _of_definition(type_ or AVRO, schema, message)
+        return _spec_of_definition(PROTOBUF_NATIVE, schema, message)
+    return _spec_of_definition(type_ or AVRO, schema, message)
 
 
 def _is_info(schema: dict[str, Any]) -> bool:
@@ -155,7 +155,7 @@ def _is_info(schema: dict[str, Any]) -> bool:
     return schema.get("type") in _TYPES | _UNSUPPORTED
 
 
-def _of_info(info: dict[str, Any], wanted: str, message: str) -> Spec:
+def _spec_of_info(info: dict[str, Any], wanted: str, message: str) -> Spec:
     """Read a SchemaInfo."""
     type_ = str(info["type"]).upper()
     if wanted not in {"", type_}:
@@ -172,7 +172,7 @@ def _of_info(info: dict[str, Any], wanted: str, message: str) -> Spec:
         properties = info.get("properties")
         known_properties = properties if isinstance(properties, dict) else {}
         return _pair(definition, known_properties, message)
-    return _of_definition(type_, definition, message)
+    return _spec_of_definition(type_, definition, message)
 
 
 def _pair(definition: object, properties: dict[str, str], message: str) -> Spec:
@@ -198,7 +198,7 @@ def _pair(definition: object, properties: dict[str, str], message: str) -> Spec:
         if not (isinstance(part, dict) and _is_info(part)):
             type_ = properties.get(f"{name}.schema.type", "BYTES")
             part = {"type": type_, "schema": part}
-        specs[name] = _of_info(part, "", message)
+        specs[name] = _spec_of_info(part, "", message)
         if specs[name].type == KEY_VALUE:
             raise ConfigError(
                 f"option valueSchema: the {name} of a KEY_VALUE schema is a KEY_VALUE "
@@ -207,7 +207,7 @@ def _pair(definition: object, properties: dict[str, str], message: str) -> Spec:
     return Spec(KEY_VALUE, encoding=encoding, key=specs["key"], value=specs["value"])
 
 
-def _of_definition(type_: str, definition: object, message: str) -> Spec:
+def _spec_of_definition(type_: str, definition: object, message: str) -> Spec:
     if type_ in PRIMITIVES:
         return Spec(type_)
     definition = _parsed(definition)
