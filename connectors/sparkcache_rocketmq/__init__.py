@@ -1,4 +1,4 @@
-"""Reads topics of Apache RocketMQ from what its brokers tiered, without a broker."""
+"""Read Apache RocketMQ topics from the brokers' tiered storage, without a broker."""
 
 from sparkcache_rocketmq.connector import RocketMQConnector
 

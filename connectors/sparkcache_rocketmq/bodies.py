@@ -1,11 +1,12 @@
-"""The messages of records: bodies are decompressed, and inner batches unfolded.
+"""Turn records into messages: decompress bodies and unfold inner batches.
 
-An inner batch has these one behind the other in its body:
+The body of an inner batch is a sequence of messages:
 
     size int32, magic int32, CRC int32, flag int32,
     length of the body int32, body, length of the properties int16, properties
 
-Magic and CRC are 0. Each message takes a queue offset; hosts and times are the batch's.
+Magic and CRC are 0. Each message takes one queue offset; hosts and times are those of
+the batch.
 
 Source: MessageDecoder.decodeMessages of Apache RocketMQ.
 """
@@ -40,15 +41,15 @@ _LENGTH = struct.Struct(">h")
 
 @dataclass(slots=True)
 class Messages:
-    """The messages of records: a row each.
+    """The messages of records, one row each.
 
     Attributes:
-        lane: The record each came with; ascending.
-        offset: Its queue offset.
-        flag: The flag its producer gave it.
-        buffer: Where the values lie.
-        value: Which part of that is each one's.
-        properties: What else producers and brokers gave them.
+        lane: The record of each message; ascending.
+        offset: The queue offset of each message.
+        flag: The flag that the producer set.
+        buffer: The bytes that hold the values.
+        value: The range of each value in the buffer.
+        properties: The properties that producers and brokers set.
 
     """
 
@@ -61,7 +62,7 @@ class Messages:
 
 
 class Faults:
-    """Why which record cannot be delivered; the first thing found counts."""
+    """The records that cannot be delivered, each with the first fault found in it."""
 
     def __init__(self) -> None:
         self.by_lane: dict[int, tuple[str, str]] = {}
@@ -70,30 +71,30 @@ class Faults:
         return f"Faults({len(self.by_lane)} records)"
 
     def add(self, lane: int, expected: str, found: str) -> None:
-        """Give up a record."""
+        """Mark a record as faulty."""
         self.by_lane.setdefault(lane, (expected, found))
 
     def sound(self, lanes: int) -> Ints:
-        """Return the others."""
+        """Return the lanes that have no fault."""
         sound: Bools = np.ones(lanes, np.bool_)
         sound[list(self.by_lane)] = False
         return np.flatnonzero(sound)
 
 
 def verify(records: Records, faults: Faults) -> None:
-    """Compare bodies, as they are stored, with their CRC."""
+    """Compare the CRC of stored bodies with the CRC that each record states."""
     view, crc32 = records.buffer.data, zlib.crc32
-    places = zip(records.body.tolist(), records.body_end.tolist(), strict=True)
-    found = np.array([crc32(view[start:end]) for start, end in places], np.int64)
-    found &= _CRC_BITS
+    ranges = zip(records.body.tolist(), records.body_end.tolist(), strict=True)
+    computed = np.array([crc32(view[start:end]) for start, end in ranges], np.int64)
+    computed &= _CRC_BITS
     stored = records.int32(records.start + 8)
-    for lane in np.flatnonzero(found != stored).tolist():
+    for lane in np.flatnonzero(computed != stored).tolist():
         expected = f"a body of crc32 {stored[lane] & 0xFFFFFFFF:#010x}"
-        faults.add(lane, expected, f"{found[lane]:#010x}")
+        faults.add(lane, expected, f"{computed[lane]:#010x}")
 
 
 def messages(records: Records, taken: Ints, faults: Faults) -> Messages:
-    """Return the messages of the records that are sound."""
+    """Return the messages of the records that have no fault."""
     lane = faults.sound(len(records.start))
     parts = None
     if records.has(COMPRESSED)[lane].any() or records.has(INNER_BATCH)[lane].any():
@@ -104,24 +105,24 @@ def messages(records: Records, taken: Ints, faults: Faults) -> Messages:
     everywhere = np.ones(len(lane), np.bool_)
     start, length = records.body[lane], (records.body_end - records.body)[lane]
     buffer = records.buffer
-    found = (buffer, records.properties[lane], records.end[lane])
+    stored_properties = (buffer, records.properties[lane], records.end[lane])
     if parts is not None:
         buffer, start, length = _joined(parts.values)
         offset, flag = offset + parts.index(), np.array(parts.flags, np.int64)
-        text, at, size = _joined(parts.properties)
-        found = (text, at, at + size)
+        text, text_start, size = _joined(parts.properties)
+        stored_properties = (text, text_start, text_start + size)
     return Messages(
         lane,
         offset,
         flag,
         buffer,
         Ranges(start, length, everywhere),
-        properties.find(*found),
+        properties.find(*stored_properties),
     )
 
 
 class _Parts:
-    """Messages that do not all lie in the records' buffer as they are."""
+    """Messages whose bytes are not all in the records' buffer in their final form."""
 
     def __init__(
         self, records: Records, taken: Ints, faults: Faults, lanes: Ints
@@ -131,7 +132,7 @@ class _Parts:
         self.flags: list[int] = []
         self._lanes: list[int] = []
         self._indexes: list[int] = []
-        self._left_bytes = codecs.MAX_RUN_BYTES
+        self._remaining_bytes = codecs.MAX_RUN_BYTES
         view = records.buffer.data
         is_batch = records.has(INNER_BATCH)
         columns = (
@@ -149,36 +150,39 @@ class _Parts:
         ):
             try:
                 value = self._unpacked(sys_flag, view[body:body_end])
-                found: list[tuple[int, Part, Part]] = [(flag, value, view[first:last])]
+                unpacked: list[tuple[int, Part, Part]] = [
+                    (flag, value, view[first:last])
+                ]
                 if inner:
-                    found = list(_unfolded(memoryview(value), inner))
+                    unpacked = list(_unfolded(memoryview(value), inner))
             except BodyError as error:
                 faults.add(lane, *error.fault)
             else:
-                self._add(lane, found)
+                self._add(lane, unpacked)
 
     def lane(self) -> Ints:
         """Return the record of each message."""
         return np.array(self._lanes, np.int64)
 
     def index(self) -> Ints:
-        """Return how many messages of its record come before each."""
+        """Return the index of each message in its record."""
         return np.array(self._indexes, np.int64)
 
     def _unpacked(self, sys_flag: int, body: memoryview) -> Part:
         if not sys_flag & COMPRESSED:
             return body
-        if self._left_bytes <= 0:
+        if self._remaining_bytes <= 0:
             raise BodyError(
-                f"bodies of a run that become up to {codecs.MAX_RUN_BYTES} bytes",
-                "more than that in those before",
+                f"bodies of a run that decompress to at most {codecs.MAX_RUN_BYTES} "
+                "bytes",
+                "more in the records before",
             )
         data = codecs.decompress(sys_flag & CODECS, body)
-        self._left_bytes -= len(data)
+        self._remaining_bytes -= len(data)
         return data
 
-    def _add(self, lane: int, found: list[tuple[int, Part, Part]]) -> None:
-        for index, (flag, value, text) in enumerate(found):
+    def _add(self, lane: int, unpacked: list[tuple[int, Part, Part]]) -> None:
+        for index, (flag, value, text) in enumerate(unpacked):
             self._lanes.append(lane)
             self._indexes.append(index)
             self.flags.append(flag)
@@ -189,30 +193,32 @@ class _Parts:
 def _unfolded(body: memoryview, count: int) -> Iterator[tuple[int, Part, Part]]:
     """Yield the messages of an inner batch: flag, body, properties."""
     expected = f"an inner batch of {count} messages"
-    at, found = 0, 0
-    while at < len(body):
-        if found == count:
+    position, unfolded = 0, 0
+    while position < len(body):
+        if unfolded == count:
             raise BodyError(expected, "more")
-        if at + _INNER.size + _LENGTH.size > len(body):
+        if position + _INNER.size + _LENGTH.size > len(body):
             raise BodyError(expected, "the end of the body")
-        size, _, _, flag, length = _INNER.unpack_from(body, at)
-        start = at + _INNER.size
+        size, _, _, flag, length = _INNER.unpack_from(body, position)
+        start = position + _INNER.size
         end = start + length
         first = end + _LENGTH.size
         if length < 0 or first > len(body):
-            raise BodyError(expected, f"one with a body of {length} bytes")
+            raise BodyError(expected, f"a message with a body of {length} bytes")
         (text_bytes,) = _LENGTH.unpack_from(body, end)
         after = first + text_bytes
-        if text_bytes < 0 or after - at != size or after > len(body):
-            raise BodyError(expected, f"one of {size} bytes whose parts are not that")
+        if text_bytes < 0 or after - position != size or after > len(body):
+            raise BodyError(
+                expected, f"a message of {size} bytes whose parts do not add up to it"
+            )
         yield flag, body[start:end], body[first:after]
-        at, found = after, found + 1
-    if found != count:
-        raise BodyError(expected, f"{found}")
+        position, unfolded = after, unfolded + 1
+    if unfolded != count:
+        raise BodyError(expected, f"{unfolded}")
 
 
 def _joined(parts: list[Part]) -> tuple[Bytes, Ints, Ints]:
-    """Lay parts one behind the other: where each begins, and its length."""
+    """Concatenate parts; return the bytes, the start of each part and its length."""
     length = np.fromiter(map(len, parts), np.int64, len(parts))
     data = np.frombuffer(b"".join(parts), np.uint8)
     return data, np.cumsum(length) - length, length

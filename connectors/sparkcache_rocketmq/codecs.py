@@ -1,6 +1,6 @@
-"""Decompresses bodies, up to a limit.
+"""Decompress bodies, up to a limit.
 
-How long a body was before is not stored, so there has to be a guess.
+The decompressed size of a body is not stored, so it has to be guessed.
 
 Source: CompressionType, Compressor and MessageSysFlag of Apache RocketMQ.
 """
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
     from sparkcache.arrays import Bytes
 
 MAX_BODY_BYTES = 128 << 20
-"""What a body may become.
+"""Maximum size of a decompressed body.
 
-A broker takes 4 MiB as it is sent (`maxMessageSize`) and has no limit for what it
-unfolds to. 32 times that is small enough for the memory of one loader.
+A broker accepts bodies of 4 MiB as they are sent (`maxMessageSize`) and does not limit
+their decompressed size. 32 times that still fits into the memory of one loader.
 """
 
 MAX_RUN_BYTES = 1 << 30
-"""What all bodies of a run may become: they are in memory together."""
+"""Maximum size of all decompressed bodies of a run: they are in memory together."""
 
 _FIRST_GUESS = 64 << 10
 _GROWTH = 8
 
 
 class BodyError(Exception):
-    """A body that cannot be had: what was expected, and what was found."""
+    """Error for a body that cannot be decoded: what was expected, what was found."""
 
     def __init__(self, expected: str, found: str) -> None:
         super().__init__(f"expected {expected}, found {found}")
@@ -52,15 +52,15 @@ def _zlib(source: memoryview) -> bytes:
 
 
 def _lz4(source: memoryview) -> bytes:
-    return _guessed("LZ4", cramjam.lz4.decompress_into, source)
+    return _decompress_into_guess("LZ4", cramjam.lz4.decompress_into, source)
 
 
 def _zstd(source: memoryview) -> bytes:
-    return _guessed("ZSTD", cramjam.zstd.decompress_into, source)
+    return _decompress_into_guess("ZSTD", cramjam.zstd.decompress_into, source)
 
 
 _CODECS: Mapping[int, Callable[[memoryview], bytes]] = {
-    0x000: _zlib,  # what old clients write
+    0x000: _zlib,  # written by old clients
     0x100: _lz4,
     0x200: _zstd,
     0x300: _zlib,
@@ -68,7 +68,7 @@ _CODECS: Mapping[int, Callable[[memoryview], bytes]] = {
 
 
 def decompress(codec: int, source: memoryview) -> bytes:
-    """Return a body as it was sent; raises BodyError."""
+    """Return a decompressed body; raises BodyError."""
     if codec not in _CODECS:
         raise BodyError("a compression type of 0 to 3", f"{codec >> 8}")
     data = _CODECS[codec](source)
@@ -77,20 +77,25 @@ def decompress(codec: int, source: memoryview) -> bytes:
     return data
 
 
-def _guessed(
-    name: str, into: Callable[[memoryview, memoryview], int], source: memoryview
+def _decompress_into_guess(
+    name: str,
+    decompress_into: Callable[[memoryview, memoryview], int],
+    source: memoryview,
 ) -> bytes:
-    """Decompress to more and more room. One byte more than the limit tells of more."""
-    room = min(_FIRST_GUESS + _GROWTH * len(source), MAX_BODY_BYTES + 1)
+    """Decompress, with growing buffers.
+
+    The last one is a byte larger than the limit, so that longer bodies are noticed.
+    """
+    capacity = min(_FIRST_GUESS + _GROWTH * len(source), MAX_BODY_BYTES + 1)
     while True:
-        target: Bytes = np.empty(room, np.uint8)
+        target: Bytes = np.empty(capacity, np.uint8)
         try:
-            return target[: into(source, target.data)].tobytes()
+            return target[: decompress_into(source, target.data)].tobytes()
         except cramjam.DecompressionError as error:
-            if room > MAX_BODY_BYTES:
+            if capacity > MAX_BODY_BYTES:
                 raise BodyError(_expected(name, source), str(error)) from error
-        room = min(_GROWTH * room, MAX_BODY_BYTES + 1)
+        capacity = min(_GROWTH * capacity, MAX_BODY_BYTES + 1)
 
 
 def _expected(name: str, source: memoryview) -> str:
-    return f"{len(source)} bytes of {name} that become up to {MAX_BODY_BYTES}"
+    return f"{len(source)} bytes of {name} that decompress to at most {MAX_BODY_BYTES}"

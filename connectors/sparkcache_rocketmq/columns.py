@@ -1,4 +1,4 @@
-"""The columns of messages, as Spark sees them."""
+"""The columns of messages in Spark."""
 
 from __future__ import annotations
 
@@ -45,16 +45,17 @@ _PORT_BYTES = 4
 
 def batch(queue: Queue, records: Records, messages: Messages) -> pa.RecordBatch:
     """Return messages as rows."""
-    rows, lane, named = len(messages.lane), messages.lane, messages.properties
+    rows, lane = len(messages.lane), messages.lane
+    properties = messages.properties
     columns = [
         arrays.constant(queue.topic, pa.string(), rows),
         arrays.constant(queue.broker, pa.string(), rows),
         arrays.constant(queue.id, pa.int64(), rows),
         arrays.int64(messages.offset),
-        named.values("TAGS"),
-        named.values("KEYS"),
-        named.values("UNIQ_KEY"),
-        named.maps(),
+        properties.values("TAGS"),
+        properties.values("KEYS"),
+        properties.values("UNIQ_KEY"),
+        properties.maps(),
         arrays.int32(messages.flag),
         arrays.timestamp(records.int64(records.start + 40)[lane]),
         arrays.timestamp(records.int64(records.store_time)[lane]),
@@ -67,7 +68,7 @@ def batch(queue: Queue, records: Records, messages: Messages) -> pa.RecordBatch:
 
 
 def _hosts(records: Records, start: Ints, end: Ints, lane: Ints) -> pa.Array:
-    """Write hosts as `ip:port`, each that there is once."""
+    """Return hosts as `ip:port`; each distinct host is formatted once."""
     everywhere = np.ones(len(start), np.bool_)
     stored = arrays.binary(records.buffer, Ranges(start, end - start, everywhere))
     encoded = stored.dictionary_encode()

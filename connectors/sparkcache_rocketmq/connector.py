@@ -1,4 +1,4 @@
-"""The connector: constants, and the way to the functions that do it."""
+"""The connector: constants, and calls of the functions that do the work."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ if TYPE_CHECKING:
 
 
 class RocketMQConnector(Connector):
-    """Queues of Apache RocketMQ, tiered to object stores or to files."""
+    """Connector for Apache RocketMQ queues, tiered to object stores or to files."""
 
     name = "rocketmq"
     has_neighbours = False
     option_names = frozenset({tags.OPTION, metadata.OPTION, time_pruning.OPTION})
 
     def topic_name(self, topic: str) -> str:
-        """Return the name without the hash of the cluster; raises ConfigError."""
+        """Return the name without the cluster's hash; raises ConfigError."""
         return names.full_name(topic)
 
     def decoding(self, options: Mapping[str, str]) -> str:
-        """Return nothing, since no option changes decoded rows; raises ConfigError."""
+        """Return "", since no option changes decoded rows; raises ConfigError."""
         time_pruning.skew_us(options)
         tags.wanted(options)
         return ""
@@ -55,23 +55,23 @@ class RocketMQConnector(Connector):
         return columns.SCHEMA
 
     def entry_columns(self) -> tuple[str, str]:
-        """Return the names of the columns that hold queue id and queue offset."""
+        """Return the names of the columns with queue id and queue offset."""
         return columns.QUEUE_ID, columns.QUEUE_OFFSET
 
     def time_column(self) -> str:
-        """Return the name of the broker's time, by which RocketMQ looks times up."""
+        """Return the column of the store time, by which RocketMQ looks up times too."""
         return columns.STORE_TIME
 
     def names_one(self, topic: str) -> bool:
-        """Tell whether a name is that of one queue."""
+        """Return whether a name identifies one queue."""
         return names.is_one(topic)
 
     def group(self, topic: str) -> str:
-        """Return cluster and topic: all queues on all brokers."""
+        """Return cluster and topic, which group all queues on all brokers."""
         return names.without_queue(topic)
 
     def is_of(self, topic: str, name: str) -> bool:
-        """Tell whether a queue is one of those that a name means."""
+        """Return whether a name covers a queue."""
         return names.is_of(topic, name)
 
     def position(self, topic: str, text: str) -> Position:
@@ -79,7 +79,7 @@ class RocketMQConnector(Connector):
         return names.position(topic, text)
 
     def catalog(self, storage: Storage, options: Mapping[str, str]) -> Catalog:
-        """Find out what brokers have tiered."""
+        """Return the catalog of the queues that brokers have tiered."""
         return Catalog(storage, options, self.decoding(options))
 
     def prune(
@@ -89,9 +89,9 @@ class RocketMQConnector(Connector):
         times_us: tuple[int | None, int | None],
         options: Mapping[str, str],
     ) -> range:
-        """Look at the first message of some extents."""
+        """Select the extents of a time range by the first messages of some of them."""
         return time_pruning.prune(
-            extents, lambda of: times.first_us(storage, *of), times_us, options
+            extents, lambda pair: times.first_us(storage, *pair), times_us, options
         )
 
     def runs(self, extent: Extent, run_bytes: int) -> Sequence[Run]:
@@ -101,7 +101,7 @@ class RocketMQConnector(Connector):
     def split(
         self, ledger: Ledger, extent: Extent, runs: Sequence[Run], stream: ByteStream
     ) -> Iterator[RawRun]:
-        """Yield the records of each run as soon as its last one is there."""
+        """Yield the records of each run as soon as its last record has arrived."""
         return splitting.split(ledger, extent, runs, stream)
 
     def decode(self, ledger: Ledger, raw: RawRun, batch_bytes: int) -> DecodedRun:
@@ -114,5 +114,5 @@ class RocketMQConnector(Connector):
         options: Mapping[str, str],
         surrounding: SurroundingRuns,
     ) -> tags.Resolver:
-        """Return what leaves out messages whose tags are not wanted."""
+        """Return a resolver that drops messages whose tags are not wanted."""
         return tags.Resolver(tags.wanted(options))

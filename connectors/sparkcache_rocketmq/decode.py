@@ -1,12 +1,12 @@
-"""A run of records becomes record batches.
+"""Decode a raw run to record batches.
 
-    records     -> bodies      whole, of this run, and nothing between   records.py
+    raw run     -> records     complete records of this run only         records.py
     bodies      -> bodies      compared with their CRC                   bodies.py
     bodies      -> messages    decompressed, and inner batches unfolded  bodies.py
-    properties  -> properties  as places of names and values             properties.py
-    places      -> columns     copied together by Arrow                  columns.py
+    properties  -> positions   of the names and the values               properties.py
+    positions   -> columns     copied together by Arrow                  columns.py
 
-Whatever is wrong with a record takes that record out, and is told.
+A record with a fault is dropped and reported as a loss.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ if TYPE_CHECKING:
 
 
 def decode(ledger: Ledger, raw: RawRun, batch_bytes: int) -> DecodedRun:
-    """Decode a run; its losses are those of the raw run and what is found here."""
+    """Decode a run; add the losses found here to those of the raw run."""
     starts = chain(raw.data, 0, len(raw.data))
     if not starts:
         return DecodedRun([], raw.losses)
     records = read(np.frombuffer(raw.data, np.uint8), np.array(starts, np.int64))
     taken, faults = records.offsets_taken(), Faults()
     verify(records, faults)
-    found = messages(records, taken, faults)
+    decoded = messages(records, taken, faults)
     batches: list[pa.RecordBatch] = []
-    if len(found.lane):
-        ends = np.searchsorted(found.offset, (raw.run.first, raw.run.last + 1))
-        batch = columns.batch(queues.queue(ledger), records, found)
+    if len(decoded.lane):
+        ends = np.searchsorted(decoded.offset, (raw.run.first, raw.run.last + 1))
+        batch = columns.batch(queues.queue(ledger), records, decoded)
         batch = batch.slice(ends[0], ends[1] - ends[0])
         batches += _pieces(batch, round(batch.nbytes / max(1, batch_bytes)))
     losses = [
@@ -62,9 +62,9 @@ def _loss(
     taken: int,
     fault: tuple[str, str],
 ) -> Loss:
-    """Return the loss of what a run has of a record, where that says to lie."""
-    place = int(records.int64(records.start[lane : lane + 1] + 28)[0])
-    offset = place - queues.base(ledger)
+    """Return the loss of a record's offsets in this run, at the record's own offset."""
+    log_offset = int(records.int64(records.start[lane : lane + 1] + 28)[0])
+    offset = log_offset - queues.base(ledger)
     first = int(records.queue_offset[lane])
     last = min(first + taken - 1, run.last)
     return Loss(
@@ -73,7 +73,7 @@ def _loss(
 
 
 def _joined(losses: list[Loss]) -> Iterator[Loss]:
-    """Make one of neighbours with the same reason."""
+    """Merge adjacent losses that have the same reason."""
     before: Loss | None = None
     for loss in losses:
         if before is not None and _continues(before, loss):
@@ -92,7 +92,7 @@ def _continues(before: Loss, loss: Loss) -> bool:
 
 
 def _pieces(batch: pa.RecordBatch, pieces: int) -> Iterator[pa.RecordBatch]:
-    """Cut a batch into that many of about the same number of rows, or into one."""
+    """Cut a batch into about `pieces` batches with the same number of rows."""
     rows = max(1, -(-len(batch) // max(1, pieces)))
     for first in range(0, len(batch), rows):
         yield batch.slice(first, rows)

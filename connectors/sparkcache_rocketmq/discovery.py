@@ -1,9 +1,9 @@
-"""Finds the queues of topics, and where their records lie, from what is stored.
+"""Find the queues of topics, and the objects of their records, in the storage.
 
-    flat files      what there is of each queue             flat_files.py
-    survey          which offsets lie where                 survey.py
+    flat files      the stored objects of each queue        flat_files.py
+    survey          the queue offsets in each object        survey.py
 
-The objects are listed once; a queue is looked at when it is asked for.
+The objects are listed once; a queue is surveyed when its snapshot is requested.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ if TYPE_CHECKING:
 
 CONNECTOR = "rocketmq"
 
-_QUEUES_TOLD = 10
+_MAX_QUEUES_NAMED = 10
 _log = logging.getLogger(__name__)
 
 
 class Catalog:
-    """What brokers have tiered; see `sparkcache.connector.Catalog`.
+    """Queues that brokers have tiered; see `sparkcache.connector.Catalog`.
 
     Args:
-        storage: Where.
-        options: Those of a scan.
-        decoding: How what is found is to be decoded.
-        extent_bytes: How large an extent may be.
+        storage: The storage to list.
+        options: The options of a scan.
+        decoding: How records are decoded, stored with each ledger.
+        extent_bytes: Maximum size of an extent.
 
     """
 
@@ -63,7 +63,7 @@ class Catalog:
         return f"Catalog({self._storage.root}, {len(self._queues)} queues)"
 
     def select(self, selection: Selection) -> Sequence[str]:
-        """Return the queues that are meant; raises ConfigError."""
+        """Return the selected queues; raises ConfigError."""
         if selection.pattern is not None:
             matches = selection.pattern.fullmatch
             found = [str(queue) for queue in self._queues if matches(str(queue))]
@@ -76,38 +76,45 @@ class Catalog:
     def snapshot(self, topic: str) -> Snapshot:
         """Return the ledgers of a queue; raises ConfigError, SourceError."""
         queue = self._queue(topic)
-        found = self._survey(queue, self._queues[queue])
-        if found.losses:
-            # The consume queue may have been listed later than what it speaks of, and
-            # what has expired since then is no loss.
-            found = self._survey(queue, self._listed_again(queue))
-        place = placed(topic, self._storage.root)
-        _log.info("%s: %r", place, found)
-        maps = [self._ledger_map(place, queue, segment) for segment in found.segments]
-        return Snapshot(tuple(maps), tuple(found.losses))
+        result = self._survey(queue, self._queues[queue])
+        if result.losses:
+            # The consume queue may have been listed later than the commit log that it
+            # refers to, and records that expired in between are no loss.
+            result = self._survey(queue, self._listed_again(queue))
+        placed_topic = placed(topic, self._storage.root)
+        _log.info("%s: %r", placed_topic, result)
+        maps = [
+            self._ledger_map(placed_topic, queue, segment)
+            for segment in result.segments
+        ]
+        return Snapshot(tuple(maps), tuple(result.losses))
 
     def _survey(self, queue: Queue, files: QueueFiles) -> Survey:
         return survey(self._storage, queue.id, files, self._extent_bytes)
 
     def _listed_again(self, queue: Queue) -> QueueFiles:
-        """Return a newer listing of what the consume queue has had before."""
+        """List again; return the queue's files, its consume queue up to its old end."""
         end = self._queues[queue].consume_queue.end
         self._queues = read_queues(self._storage, self._is_deleted)
         files = self._queues[self._queue(str(queue))]
         return QueueFiles(files.commit_log, files.consume_queue.up_to(end))
 
-    def _ledger_map(self, place: str, queue: Queue, segment: Segment) -> LedgerMap:
-        how = with_generation(segment.beginning, self._decoding)
-        ledger = Ledger(CONNECTOR, place, queue.id, segment.piece.object, how)
-        begin = segment.piece.place
+    def _ledger_map(
+        self, placed_topic: str, queue: Queue, segment: Segment
+    ) -> LedgerMap:
+        decoding = with_generation(segment.beginning, self._decoding)
+        ledger = Ledger(
+            CONNECTOR, placed_topic, queue.id, segment.piece.object, decoding
+        )
+        begin = segment.piece.start
         extents = tuple(
-            Extent(span.first, span.last, span.place - begin, span.end - span.place)
+            Extent(span.first, span.last, span.start - begin, span.end - span.start)
             for span in segment.spans
         )
         return LedgerMap(ledger, extents)
 
     def _named(self, text: str) -> list[str]:
-        """Return the queues of a name; raises ConfigError if there is none."""
+        """Return the queues that a name covers; raises ConfigError if none exists."""
         name = Name.parse(text)
         found = [str(queue) for queue in self._queues if name.means(queue)]
         if not found:
@@ -120,13 +127,13 @@ class Catalog:
                 return queue
         raise self._unknown(f"topic={topic!r}", topic)
 
-    def _unknown(self, option: str, like: str) -> NoSuchTopicError:
+    def _unknown(self, option: str, requested: str) -> NoSuchTopicError:
         names = [str(queue) for queue in self._queues]
-        close = get_close_matches(like, names, _QUEUES_TOLD, cutoff=0.6)
-        told = close or names[:_QUEUES_TOLD]
-        there_is = f"there is {', '.join(told)}" if told else "there is none at all"
-        more = f" and {len(names) - len(told)} more" if len(names) > len(told) else ""
+        close = get_close_matches(requested, names, _MAX_QUEUES_NAMED, cutoff=0.6)
+        shown = close or names[:_MAX_QUEUES_NAMED]
+        tiered = f"tiered queues: {', '.join(shown)}" if shown else "no queue is tiered"
+        more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
         return NoSuchTopicError(
-            f"option {option}: no tiered queue of it in {self._storage.root}; "
-            f"{there_is}{more}"
+            f"option {option}: matches no tiered queue in {self._storage.root}; "
+            f"{tiered}{more}"
         )

@@ -1,7 +1,7 @@
-"""How a commit log is cut: at queue offsets that are multiples of a power of two.
+"""Cut a commit log into extents, at queue offsets that are multiples of a power of two.
 
-So it follows from the offsets and the sizes of what lies between them, and stays as it
-is when messages are appended, but for the end.
+The cuts follow from the offsets and the sizes of the records between them. Appending
+messages moves only the cuts near the end.
 """
 
 from __future__ import annotations
@@ -22,59 +22,62 @@ EXTENT_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class OffsetSpan:
-    """Records of consecutive queue offsets, in a commit log.
+    """Byte range of records of consecutive queue offsets, in a commit log.
 
     Attributes:
-        first: The first offset.
-        last: The last one, included.
-        place: Where in the commit log they begin.
-        end: Where they end.
+        first: First queue offset.
+        last: Last queue offset, included.
+        start: Start of the first record, in bytes of the commit log.
+        end: End of the last record.
 
     """
 
     first: int
     last: int
-    place: int
+    start: int
     end: int
 
     def middle(self) -> int:
-        """Return the offset in it that is a multiple of the largest power of two.
+        """Return the offset of the span that is divisible by the highest power of two.
 
-        A span of one offset has none.
+        The span must have two offsets at least.
         """
         bits = (self.first ^ self.last).bit_length() - 1
         return self.last >> bits << bits
 
-    def halves(
-        self, before: Item | None, behind: Item | None
-    ) -> tuple[OffsetSpan, ...]:
-        """Return it cut at its middle, given the items on both sides of that.
+    def halves(self, before: Item | None, after: Item | None) -> tuple[OffsetSpan, ...]:
+        """Return the span cut in two at its middle; nothing if it cannot be cut.
 
-        Uncut if they are not known, or not between its ends.
+        That is so if an item is missing, or is outside the span.
+
+        Args:
+            before: Item of the last offset before the middle.
+            after: Item of the middle.
+
         """
-        if before is None or behind is None:
+        if before is None or after is None:
             return ()
-        if not self.place < before.end <= self.end or before.place < self.place:
+        if not self.start < before.end <= self.end or before.start < self.start:
             return ()
-        if not before.place <= behind.place < self.end:
+        if not before.start <= after.start < self.end:
             return ()
         middle = self.middle()
         return (
-            OffsetSpan(self.first, middle - 1, self.place, before.end),
-            OffsetSpan(middle, self.last, behind.place, self.end),
+            OffsetSpan(self.first, middle - 1, self.start, before.end),
+            OffsetSpan(middle, self.last, after.start, self.end),
         )
 
 
 def cut(
     spans: Iterable[OffsetSpan], index: QueueIndex, extent_bytes: int = EXTENT_BYTES
 ) -> list[OffsetSpan]:
-    """Cut spans into halves, and these, until none has more than that many bytes."""
+    """Cut spans in two repeatedly until each has at most `extent_bytes`."""
     small: list[OffsetSpan] = []
     large = list(spans)
     while large:
         pending: list[OffsetSpan] = []
         for span in large:
-            is_small = span.end - span.place <= extent_bytes or span.first == span.last
+            is_small = span.end - span.start <= extent_bytes or span.first == span.last
             (small if is_small else pending).append(span)
         index.look_ahead([span.middle() - 1 for span in pending], 2)
         large = []
@@ -83,13 +86,14 @@ def cut(
             halves = span.halves(index.item(middle - 1), index.item(middle))
             large += halves
             small += () if halves else (span,)
-    return sorted(small, key=attrgetter("place", "first"))
+    return sorted(small, key=attrgetter("start", "first"))
 
 
 def runs(extent: Extent, run_bytes: int) -> list[Run]:
-    """Cut an extent at multiples of a power of two, into about that many bytes each.
+    """Cut an extent into runs of about `run_bytes`, at multiples of a power of two.
 
-    The number of offsets is what that many bytes have on average, or down to half.
+    A run has as many offsets as `run_bytes` hold on average, rounded down to a power
+    of two.
     """
     offsets = extent.last - extent.first + 1
     most = max(1, run_bytes * offsets // max(1, extent.size_bytes))

@@ -1,7 +1,7 @@
-"""The two files that a queue is stored in, each cut into objects.
+"""The two flat files of a queue, commit log and consume queue, each cut into objects.
 
-Their bytes are counted through all objects: what begins at byte n of a flat file does
-so whatever was cut off at its front, or how it is cut.
+Positions are counted in bytes through all objects. The position of a byte changes
+neither when old objects are deleted nor when objects are merged.
 """
 
 from __future__ import annotations
@@ -25,51 +25,51 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """An object of a flat file.
+    """One object of a flat file.
 
     Attributes:
-        place: Where in the flat file it begins.
-        end: Where it ends, as it was listed.
-        object: What to read; without a version if it may grow.
+        start: Start of the object in the flat file.
+        end: End of the object, as listed.
+        object: The object to read; without a version if it may grow.
 
     """
 
-    place: int
+    start: int
     end: int
     object: ObjectId
 
 
 class FlatFile:
-    """The objects of a flat file, in order; there may be holes between them."""
+    """Objects of a flat file, in order; bytes between them may be missing."""
 
     def __init__(self, pieces: Sequence[Piece] = ()) -> None:
         self.pieces = tuple(pieces)
-        self.begin = pieces[0].place if pieces else 0
+        self.begin = pieces[0].start if pieces else 0
         self.end = pieces[-1].end if pieces else 0
 
     def __repr__(self) -> str:
         return f"FlatFile({self.begin}-{self.end} in {len(self.pieces)} objects)"
 
     def up_to(self, end: int) -> FlatFile:
-        """Return it without what was appended behind a place."""
+        """Return the flat file, cut off at this end."""
         kept = [
-            Piece(piece.place, min(piece.end, end), piece.object)
+            Piece(piece.start, min(piece.end, end), piece.object)
             for piece in self.pieces
-            if piece.place < end
+            if piece.start < end
         ]
         return FlatFile(kept)
 
-    def read(self, storage: Storage, place: int, size_bytes: int) -> bytes | None:
-        """Return bytes of it; None if they are not all there. Raises SourceError."""
+    def read(self, storage: Storage, start: int, size_bytes: int) -> bytes | None:
+        """Return a range; None if part of it is missing. Raises SourceError."""
         data = b""
         while len(data) < size_bytes:
-            at = place + len(data)
-            index = bisect_right(self.pieces, at, key=attrgetter("place")) - 1
-            if index < 0 or at >= self.pieces[index].end:
+            position = start + len(data)
+            index = bisect_right(self.pieces, position, key=attrgetter("start")) - 1
+            if index < 0 or position >= self.pieces[index].end:
                 return None
             piece = self.pieces[index]
-            wanted = min(size_bytes - len(data), piece.end - at)
-            data += read_range(storage, piece.object, at - piece.place, wanted)
+            wanted = min(size_bytes - len(data), piece.end - position)
+            data += read_range(storage, piece.object, position - piece.start, wanted)
         return data
 
 
@@ -89,7 +89,7 @@ def read_range(
 
 @dataclass(frozen=True, slots=True)
 class QueueFiles:
-    """What is stored of a queue."""
+    """The two flat files of a queue."""
 
     commit_log: FlatFile
     consume_queue: FlatFile
@@ -98,34 +98,34 @@ class QueueFiles:
 def read_queues(
     storage: Storage, is_deleted: Callable[[Key], bool]
 ) -> dict[Queue, QueueFiles]:
-    """List what is stored of each queue. Raises SourceError."""
+    """List the files of each queue. Raises SourceError."""
     listed: defaultdict[Queue, list[tuple[Key, ObjectId]]] = defaultdict(list)
     prefix = f"{storage.root}/"
-    for found in steps(storage.list(), f"Listing {storage.root}", "objects"):
-        key = Key.parse(found.uri.removeprefix(prefix))
+    for object_id in steps(storage.list(), f"Listing {storage.root}", "objects"):
+        key = Key.parse(object_id.uri.removeprefix(prefix))
         if key is not None and not is_deleted(key):
-            listed[key.queue].append((key, found))
+            listed[key.queue].append((key, object_id))
     return {
         queue: QueueFiles(
-            _flat_file(item for item in of_queue if item[0].kind == COMMIT_LOG),
-            _flat_file(item for item in of_queue if item[0].kind == CONSUME_QUEUE),
+            _flat_file(item for item in objects if item[0].kind == COMMIT_LOG),
+            _flat_file(item for item in objects if item[0].kind == CONSUME_QUEUE),
         )
-        for queue, of_queue in sorted(listed.items())
+        for queue, objects in sorted(listed.items())
     }
 
 
-def _flat_file(found: Iterable[tuple[Key, ObjectId]]) -> FlatFile:
-    """Put objects in order. The last segment may grow, unless its chunks are more."""
-    by_base = sorted(found, key=lambda item: (item[0].base, item[0].place))
+def _flat_file(objects: Iterable[tuple[Key, ObjectId]]) -> FlatFile:
+    """Sort objects by position. The last may grow, unless it is a chunk or merged."""
+    by_base = sorted(objects, key=lambda item: (item[0].base, item[0].start))
     pieces: list[Piece] = []
     growing = False
     for _, group in groupby(by_base, key=lambda item: item[0].base):
-        of_segment = list(group)
-        whole = [item for item in of_segment if item[0].behind is None]
-        for key, object_id in whole[:1] or of_segment:  # chunks may be left of a merge
-            pieces.append(Piece(key.place, key.place + object_id.size_bytes, object_id))
-            growing = key.behind is None and not key.is_merged
+        segment = list(group)
+        whole = [item for item in segment if item[0].chunk_offset is None]
+        for key, object_id in whole[:1] or segment:  # a merge may leave chunks
+            pieces.append(Piece(key.start, key.start + object_id.size_bytes, object_id))
+            growing = key.chunk_offset is None and not key.is_merged
     if growing:
         last = pieces.pop()
-        pieces.append(Piece(last.place, last.end, last.object.may_grow()))
-    return FlatFile([piece for piece in pieces if piece.end > piece.place])
+        pieces.append(Piece(last.start, last.end, last.object.may_grow()))
+    return FlatFile([piece for piece in pieces if piece.end > piece.start])

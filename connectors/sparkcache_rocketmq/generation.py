@@ -1,18 +1,18 @@
-"""What tells an object from another that has its name: how it begins.
+"""Digest of an object's first record, which distinguishes objects of the same name.
 
-An object that grows has no version. If its topic is deleted and created anew, another
-first record lies at its beginning. A digest of that stands in a line before what says
-how to decode records, in `Ledger.decoding`.
+An object that grows has no version. If its topic is deleted and created again, the
+object starts with another first record. A digest of that record is the first line of
+`Ledger.decoding`; the text that describes the decoding follows.
 """
 
 from __future__ import annotations
 
 from hashlib import blake2b
 
-_MARK_BYTES = 88  # the shortest record has more: what is appended changes none of them
+_PREFIX_BYTES = 88  # less than the shortest record, so appending never changes them
 
 
 def with_generation(beginning: bytes, decoding: str) -> str:
-    """Return what `Ledger.decoding` is, of an object that begins so."""
-    mark = blake2b(beginning[:_MARK_BYTES], digest_size=8).hexdigest()
-    return f"generation {mark}\n{decoding}"
+    """Return the `Ledger.decoding` of an object with these first bytes."""
+    digest = blake2b(beginning[:_PREFIX_BYTES], digest_size=8).hexdigest()
+    return f"generation {digest}\n{decoding}"

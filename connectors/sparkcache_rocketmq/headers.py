@@ -1,13 +1,14 @@
-"""The fixed part of a record: enough to walk from one to the next, and for its time.
+"""The fixed part of a record, which gives its size, its offsets and its store time.
 
     size int32, magic int32, crc of the body int32, queue int32, flag int32,
-    queue offset int64, place in the commit log int64, system flag int32,
+    queue offset int64, offset in the commit log int64, system flag int32,
     born time int64, born host, store time int64, ...
 
-A host is an address of 4 or 16 bytes, as the system flag says, and a port, int32.
+A host is an address of 4 or 16 bytes, depending on the system flag, and a port, int32.
 
-Source: MessageDecoder and MessageExtEncoder of Apache RocketMQ. Its tiered store looks
-for the store time where it is if the born host has an address of 4 bytes; we ask.
+Source: MessageDecoder and MessageExtEncoder of Apache RocketMQ. Different here: its
+tiered store assumes a born host of 4 bytes to find the store time; this module reads
+the system flag.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ MAGICS = frozenset({0xDAA320A7, 0xDAA320AB})
 CODA_MAGIC = 0xCBD43194
 CODA_BYTES = 16
 PROBE_BYTES = 128
-"""Enough for a coda, and the header of the record behind it."""
+"""Enough for a coda and the header of the record that follows it."""
 
 _HEADER = struct.Struct(">iIIiiqqI8x")
 _TIME = struct.Struct(">q")
-_HEADER_BYTES = 88  # with the shorter hosts, up to the body
+_HEADER_BYTES = 88  # up to the body, with two IPv4 hosts
 _LEAST_BYTES = _HEADER_BYTES + 3
 _BORN_IPV6 = 0x10
 _READ_BYTES = 4 << 20
@@ -41,13 +42,13 @@ _READ_BYTES = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What the fixed part of a record says.
+    """The fixed part of a record.
 
     Attributes:
         size_bytes: Length of the whole record.
         queue: Number of its queue.
         offset: Its queue offset.
-        place: Where in the commit log it says it begins.
+        log_offset: Its start in the commit log, as the record states.
         store_time_ms: When a broker stored it.
 
     """
@@ -55,24 +56,28 @@ class Header:
     size_bytes: int
     queue: int
     offset: int
-    place: int
+    log_offset: int
     store_time_ms: int
 
     @classmethod
-    def parse(cls, data: bytes | bytearray, at: int = 0) -> Header | None:
-        """Read a header; None if there is none, or it is cut off."""
-        if len(data) < at + _HEADER_BYTES:
+    def parse(cls, data: bytes | bytearray, position: int = 0) -> Header | None:
+        """Read a header; None if the bytes are not one, or it is cut off."""
+        if len(data) < position + _HEADER_BYTES:
             return None
-        size, magic, _, queue, _, offset, place, flag = _HEADER.unpack_from(data, at)
+        size, magic, _, queue, _, offset, log_offset, flag = _HEADER.unpack_from(
+            data, position
+        )
         if magic not in MAGICS or size < _LEAST_BYTES or offset < 0:
             return None
-        time_at = at + (68 if flag & _BORN_IPV6 else 56)
-        return cls(size, queue, offset, place, _TIME.unpack_from(data, time_at)[0])
+        time_position = position + (68 if flag & _BORN_IPV6 else 56)
+        return cls(
+            size, queue, offset, log_offset, _TIME.unpack_from(data, time_position)[0]
+        )
 
 
-def coda_bytes(data: bytes | bytearray, at: int = 0) -> int:
-    """Return the length of the coda that may be at a place."""
-    is_coda = data[at + 4 : at + 8] == CODA_MAGIC.to_bytes(4, "big")
+def coda_bytes(data: bytes | bytearray, position: int = 0) -> int:
+    """Return the length of the coda at this position; 0 if there is no coda."""
+    is_coda = data[position + 4 : position + 8] == CODA_MAGIC.to_bytes(4, "big")
     return CODA_BYTES if is_coda else 0
 
 
@@ -85,11 +90,11 @@ def read_beginning(
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """Where records end that follow each other.
+    """The end of a sequence of records.
 
     Attributes:
-        last: Queue offset of the last one; None if there is none.
-        damage: Where something begins that is no record; None if nothing does.
+        last: Queue offset of the last record; None if there is no record.
+        damage: Byte offset of the first bytes that are not a record; None if all are.
 
     """
 
@@ -98,39 +103,39 @@ class End:
 
 
 def walk(stream: ByteStream) -> End:
-    """Pass over records, up to the last whole one. Raises SourceError."""
-    last, at, data = None, 0, bytearray()
+    """Read records up to the last complete one. Raises SourceError."""
+    last, position, data = None, 0, bytearray()
     passed = 0
     while chunk := stream.read(_READ_BYTES):
         data += chunk
-        at, found = _walk(data, at)
-        last = last if found is None else found
-        gone = min(at, len(data))
-        del data[:gone]
-        passed, at = passed + gone, at - gone
+        position, chunk_last = _walk(data, position)
+        last = last if chunk_last is None else chunk_last
+        consumed = min(position, len(data))
+        del data[:consumed]
+        passed, position = passed + consumed, position - consumed
         is_record = Header.parse(data, coda_bytes(data)) is not None
         if len(data) >= PROBE_BYTES and not is_record:
             return End(last, passed)
     return End(last, None)
 
 
-def _walk(data: bytearray, at: int) -> tuple[int, int | None]:
-    """Return where the next record begins, and the offset of the last whole one."""
+def _walk(data: bytearray, position: int) -> tuple[int, int | None]:
+    """Return the start of the next record, and the offset of the last complete one."""
     last = None
-    while at < len(data):
-        at += coda_bytes(data, at)
-        header = Header.parse(data, at)
-        if header is None or at + header.size_bytes > len(data):
+    while position < len(data):
+        position += coda_bytes(data, position)
+        header = Header.parse(data, position)
+        if header is None or position + header.size_bytes > len(data):
             break
-        last = header.offset + _offsets_taken(data, at) - 1
-        at += header.size_bytes
-    return at, last
+        last = header.offset + _offsets_taken(data, position) - 1
+        position += header.size_bytes
+    return position, last
 
 
-def _offsets_taken(data: bytearray, at: int) -> int:
-    """Return how many offsets a whole record takes; one if it does not say."""
-    flag = int.from_bytes(data[at + 36 : at + 40], "big")
+def _offsets_taken(data: bytearray, position: int) -> int:
+    """Return how many offsets a complete record takes; one if it does not say."""
+    flag = int.from_bytes(data[position + 36 : position + 40], "big")
     if flag & INNER_BATCH != INNER_BATCH:
         return 1
-    found = read(np.frombuffer(data, np.uint8), np.array([at]))
-    return max(1, int(found.offsets_taken()[0]))
+    records = read(np.frombuffer(data, np.uint8), np.array([position]))
+    return max(1, int(records.offsets_taken()[0]))

@@ -1,11 +1,11 @@
-"""What a broker's own list says of segments: which of them are deleted.
+"""Read the segments that a broker's own metadata list as deleted.
 
-It lies on the broker's disk, as `config/tieredStoreMetadata.json`; all that is needed
-to read a topic is known without it. A segment that was marked as deleted may still be
-there for a while.
+The broker stores its metadata on its disk, as `config/tieredStoreMetadata.json`. They
+are optional: a topic can be read without them. The objects of a segment that is marked
+as deleted may still exist for a while.
 
-Source: DefaultMetadataStore of Apache RocketMQ. What writes it leaves numbers that are
-keys without quotes, which JSON does not allow.
+Source: DefaultMetadataStore of Apache RocketMQ. It writes keys that are numbers without
+quotes, which JSON does not allow.
 """
 
 from __future__ import annotations
@@ -36,50 +36,50 @@ _STRING_OR_KEY = re.compile(r'("(?:[^"\\]|\\.)*")|([{,]\s*)(-?\d+)(?=\s*:)', re.
 
 
 def read_deleted(storage: Storage, options: Mapping[str, str]) -> Callable[[Key], bool]:
-    """Return what tells segments that the option's file lists as deleted.
+    """Return a predicate for segments that the option's file lists as deleted.
 
     Raises ConfigError, SourceError.
     """
-    place = options.get(OPTION)
-    if place is None:
+    path = options.get(OPTION)
+    if path is None:
         return lambda _: False
     try:
-        tables = json.loads(_with_quotes(_read(storage, place)))
+        tables = json.loads(_with_quotes(_read(storage, path)))
         deleted = set(_deleted(tables))
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise ConfigError(
-            f"option {OPTION}={place!r}: {type(error).__name__}: {error}; give the "
+            f"option {OPTION}={path!r}: {type(error).__name__}: {error}; give the "
             "path of a broker's tieredStoreMetadata.json, or the name of an object "
-            "below the path that holds it"
+            "with its content, relative to the scan's path"
         ) from error
     return lambda key: (key.queue.path, key.kind, key.base) in deleted
 
 
-def _read(storage: Storage, place: str) -> str:
-    """Return what a file holds, or, if it is not there, what its backup does."""
+def _read(storage: Storage, path: str) -> str:
+    """Return the content of a file or, if it cannot be read, of its backup."""
     try:
-        return _read_file(storage, place)
+        return _read_file(storage, path)
     except SourceError:
         try:
-            return _read_file(storage, f"{place}.bak")
+            return _read_file(storage, f"{path}.bak")
         except SourceError:
             pass
         raise
 
 
-def _read_file(storage: Storage, place: str) -> str:
-    is_local = place.startswith(("/", "file:"))
+def _read_file(storage: Storage, path: str) -> str:
+    is_local = path.startswith(("/", "file:"))
     if not is_local:
-        return storage.get(f"{storage.root}/{place}").data.decode(errors="replace")
-    path = unquote(urlsplit(place).path) if place.startswith("file:") else place
+        return storage.get(f"{storage.root}/{path}").data.decode(errors="replace")
+    local = unquote(urlsplit(path).path) if path.startswith("file:") else path
     try:
-        return Path(path).read_text(encoding="utf-8", errors="replace")
+        return Path(local).read_text(encoding="utf-8", errors="replace")
     except OSError as error:
-        raise SourceError(place, expected="a file", found=str(error)) from error
+        raise SourceError(path, expected="a file", found=str(error)) from error
 
 
 def _with_quotes(text: str) -> str:
-    """Put quotes around keys that are numbers."""
+    """Add quotes around keys that are numbers."""
     return _STRING_OR_KEY.sub(lambda match: match[1] or f'{match[2]}"{match[3]}"', text)
 
 

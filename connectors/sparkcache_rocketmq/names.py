@@ -3,13 +3,13 @@
     one object per segment      {md5 of cluster}_{cluster}/{broker}/{topic}/{queue}/
                                 COMMIT_LOG/{md5 of base}{base, 20 digits}
     one object per commit       {hash of cluster}/{cluster}/{broker}/{topic}/{queue}/
-                                COMMIT_LOG/seg-{base}/chunk/chunk-{place behind base}
+                                COMMIT_LOG/seg-{base}/chunk/chunk-{offset from base}
                                 COMMIT_LOG/seg-{base}/segment/segment-0, once merged
 
-Of an md5 there are 8 digits. A tree may also begin at the cluster or at the broker.
+An md5 is cut to its first 8 digits. Names may also begin at the cluster or the broker.
 
 Source: PosixFileSegment and MessageStoreUtil of Apache RocketMQ; the second layout is
-that of the S3 provider which was part of it for two days.
+that of the S3 provider, which was part of RocketMQ for two days.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ CONSUME_QUEUE = "CONSUME_QUEUE"
 FORMS = "'TopicA', 'TopicA/3', 'broker-a/TopicA/3' or 'cluster/broker-a/TopicA/3'"
 
 _INDEX_TOPIC = "rmq_sys_INDEX"
-_LAST_PLACE = (1 << 63) - 1
+_MAX_OFFSET = (1 << 63) - 1
 _TREE = r"(?P<broker>[^/]+)/(?P<topic>[^/]+)/(?P<queue>[0-9]{1,9})/(?P<kind>[A-Z_]+)/"
 _SEGMENT = re.compile(
     rf"(?:(?P<cluster>[^/]+)/)?{_TREE}(?P<hash>[0-9a-f]{{8}})(?P<base>[0-9]{{20}})"
 )
 _CHUNK = re.compile(
     rf"(?:(?:-?[0-9]{{1,10}}/)?(?P<cluster>[^/]+)/)?{_TREE}seg-(?P<base>[0-9]{{1,19}})/"
-    r"(?:chunk/chunk-(?P<behind>[0-9]{1,19})|segment/segment-0)"
+    r"(?:chunk/chunk-(?P<chunk_offset>[0-9]{1,19})|segment/segment-0)"
 )
 _QUEUE_NUMBER = re.compile(r"[0-9]{1,9}")
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Queue:
-    """One queue of a topic on one broker: what a scan takes for a topic.
+    """One queue of a topic on one broker, which a scan treats as a topic.
 
     Attributes:
-        cluster: Empty if the tree begins at the broker.
+        cluster: Name of the cluster; empty if the object names begin at the broker.
         broker: Name of the broker.
-        topic: As brokers call it, such as `TopicA` or `%RETRY%group`.
-        id: Its number.
+        topic: Name of the topic at the broker, such as `TopicA` or `%RETRY%group`.
+        id: Number of the queue.
 
     """
 
@@ -57,7 +57,7 @@ class Queue:
 
     @property
     def path(self) -> str:
-        """What the broker's own metadata call it."""
+        """Name of the queue in the broker's own metadata."""
         return f"{self.broker}/{self.topic}/{self.id}"
 
     def __str__(self) -> str:
@@ -66,7 +66,7 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """What users say: a queue, or several by leaving parts out, which are None."""
+    """Name as users write it: a queue, or several; omitted parts are None."""
 
     cluster: str | None
     broker: str | None
@@ -87,10 +87,10 @@ class Name:
         return cls(_without_hash(cluster), broker, topic, number)
 
     def means(self, other: Name | Queue) -> bool:
-        """Tell whether it is what the other is called, or some part of that."""
+        """Return whether the name covers another name, or a queue."""
         return all(
-            mine in (None, its)
-            for mine, its in (
+            mine in (None, theirs)
+            for mine, theirs in (
                 (self.cluster, other.cluster),
                 (self.broker, other.broker),
                 (self.topic, other.topic),
@@ -104,22 +104,22 @@ class Name:
 
 
 def full_name(topic: str) -> str:
-    """Return a name as it is compared: the cluster without its hash."""
+    """Return the name in the form used for comparison, without the cluster's hash."""
     return str(Name.parse(topic))
 
 
 def is_one(full: str) -> bool:
-    """Tell whether no more than one queue can have that name."""
+    """Return whether at most one queue can have this name."""
     return full.count("/") == 3
 
 
 def is_of(topic: str, name: str) -> bool:
-    """Tell whether a queue is one of those that a name means."""
+    """Return whether a name covers a queue."""
     return Name.parse(name).means(Name.parse(topic))
 
 
 def without_queue(placed_topic: str) -> str:
-    """Return cluster and topic of a queue, as `sparkcache.model.placed` names it."""
+    """Return cluster and topic of a queue that `sparkcache.model.placed` has named."""
     *cluster, _, topic, _ = placed_topic.rpartition("#")[2].split("/")
     return "/".join([*cluster, topic])
 
@@ -140,46 +140,46 @@ def position(topic: str, text: str) -> Position:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """What the name of an object says of it.
+    """The parsed name of an object.
 
     Attributes:
-        queue: Whose it is.
+        queue: The queue that the object belongs to.
         kind: COMMIT_LOG or CONSUME_QUEUE.
-        base: Where its segment begins in the flat file of that kind, in bytes.
-        behind: How far behind that it begins itself; None for a whole segment.
-        is_merged: Whether chunks were merged to it.
+        base: Start of its segment in the flat file of that kind, in bytes.
+        chunk_offset: Start of the chunk in its segment; None for a whole segment.
+        is_merged: Whether the object was merged from chunks.
 
     """
 
     queue: Queue
     kind: str
     base: int
-    behind: int | None = None
+    chunk_offset: int | None = None
     is_merged: bool = False
 
     @property
-    def place(self) -> int:
-        """Where it begins in the flat file."""
-        return self.base + (self.behind or 0)
+    def start(self) -> int:
+        """Start of the object in the flat file, in bytes."""
+        return self.base + (self.chunk_offset or 0)
 
     @classmethod
     def parse(cls, key: str) -> Key | None:
-        """Read a name; None if it is none of a commit log or consume queue."""
+        """Read a name; None if it belongs to no commit log and no consume queue."""
         segment = _SEGMENT.fullmatch(key)
         match = segment or _CHUNK.fullmatch(key)
         if match is None or match["kind"] not in (COMMIT_LOG, CONSUME_QUEUE):
             return None
-        base, behind = int(match["base"]), None
+        base, chunk_offset = int(match["base"]), None
         if segment is not None and segment["hash"] != _hash(str(base)):
             return None
-        if segment is None and match["behind"] is not None:
-            behind = int(match["behind"])
-        if match["topic"] == _INDEX_TOPIC or base + (behind or 0) > _LAST_PLACE:
+        if segment is None and match["chunk_offset"] is not None:
+            chunk_offset = int(match["chunk_offset"])
+        if match["topic"] == _INDEX_TOPIC or base + (chunk_offset or 0) > _MAX_OFFSET:
             return None
         cluster = _without_hash(match["cluster"]) or ""
         queue = Queue(cluster, match["broker"], match["topic"], int(match["queue"]))
-        is_merged = segment is None and behind is None
-        return cls(queue, match["kind"], base, behind, is_merged)
+        is_merged = segment is None and chunk_offset is None
+        return cls(queue, match["kind"], base, chunk_offset, is_merged)
 
 
 def _without_hash(cluster: str | None) -> str | None:

@@ -1,6 +1,6 @@
-"""The properties of many messages at once: `name 01 value 02`, again and again.
+"""Find the properties of many messages at once, stored as `name 01 value 02` each.
 
-The last 02 may be missing. What has no name, no value or no 01 is ignored.
+The last 02 may be missing. A property without name, value or 01 is ignored.
 
 Source: MessageDecoder.string2messageProperties of Apache RocketMQ.
 """
@@ -29,12 +29,12 @@ class Properties:
     """The properties of some messages.
 
     Attributes:
-        rows: How many messages there are.
-        row: Whose each property is; ascending.
-        buffer: Where they stand.
-        name: Where the name of each begins.
-        name_end: Where it ends; the value begins one byte behind that.
-        value_end: Where the value ends.
+        rows: Number of messages.
+        row: The message of each property; ascending.
+        buffer: The bytes that hold them.
+        name: Start of each name in the buffer.
+        name_end: End of each name; the value starts one byte later.
+        value_end: End of each value.
 
     """
 
@@ -46,7 +46,7 @@ class Properties:
     value_end: Ints
 
     def maps(self) -> pa.Array:
-        """Return all of them as a map per message."""
+        """Return all properties, as one map per message."""
         everywhere = np.ones(len(self.row), np.bool_)
         length = self.name_end - self.name
         names = arrays.string(self.buffer, Ranges(self.name, length, everywhere))
@@ -56,25 +56,25 @@ class Properties:
         return arrays.maps(self.row, names, values, self.rows)
 
     def values(self, name: str) -> pa.Array:
-        """Return the values of one, the last if a message has several."""
-        found = np.flatnonzero(self._are_called(name.encode()))
+        """Return the values of one property, the last if a message has several."""
+        matches = np.flatnonzero(self._have_name(name.encode()))
         start, length = np.zeros((2, self.rows), np.int64)
         present = np.zeros(self.rows, np.bool_)
-        row, at = self.row[found], self.name_end[found] + 1
-        start[row], length[row] = at, self.value_end[found] - at
+        row, value = self.row[matches], self.name_end[matches] + 1
+        start[row], length[row] = value, self.value_end[matches] - value
         present[row] = True
         return arrays.string(self.buffer, Ranges(start, length, present))
 
-    def _are_called(self, name: bytes) -> Bools:
+    def _have_name(self, name: bytes) -> Bools:
         """Compare names of 4 or 8 bytes as numbers."""
         word = words(self.buffer, f">u{len(name)}")[self.name]
-        called: Bools = self.name_end - self.name == len(name)
-        called &= word == int.from_bytes(name, "big")
-        return called
+        matches: Bools = self.name_end - self.name == len(name)
+        matches &= word == int.from_bytes(name, "big")
+        return matches
 
 
 def find(buffer: Bytes, start: Ints, end: Ints) -> Properties:
-    """Find the properties of messages, which stand in these ranges, ascending."""
+    """Find the properties of messages in these ranges of the buffer, ascending."""
     length = end - start
     stored = arrays.compact(buffer, start, length)
     text = np.zeros(stored.size + _SLACK_BYTES, np.uint8)
@@ -90,12 +90,13 @@ def find(buffer: Bytes, start: Ints, end: Ints) -> Properties:
 
 
 def _pairs(text: Bytes, row_end: Ints) -> tuple[Ints, Ints]:
-    """Return where properties begin and end: at an 02, or at the end of a message."""
+    """Return starts and ends of properties: each ends at 02, or with its message."""
     end = np.flatnonzero(text == _END)
-    without = row_end[text[row_end - 1] != _END]
-    if not len(without):
+    open_end = row_end[text[row_end - 1] != _END]
+    if not len(open_end):
         return np.append(0, end + 1)[:-1], end
-    # Of two at the same place the end of a message comes first: the 02 is the next's.
-    both = np.sort(np.append(2 * end + 1, 2 * without))
+    # At the same position, the end of a message sorts before the 02, because that 02
+    # belongs to the next message.
+    both = np.sort(np.append(2 * end + 1, 2 * open_end))
     end, is_separator = both >> 1, both & 1
     return np.append(0, end + is_separator)[:-1], end

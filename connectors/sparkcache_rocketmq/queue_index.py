@@ -1,7 +1,7 @@
-"""Where the record of a queue offset lies: the consume queue, looked at here and there.
+"""Index from queue offset to record: the consume queue, read item by item as needed.
 
-    item    place in the commit log int64, size of the record int32, hash of its tags
-            int64; that of offset q begins at byte 20 q of the flat file
+    item    offset in the commit log int64, size of the record int32, hash of its tags
+            int64; the item of queue offset q starts at byte 20 q of the flat file
 
 Source: FlatConsumeQueueFile and MessageFormatUtil of Apache RocketMQ.
 """
@@ -22,28 +22,28 @@ if TYPE_CHECKING:
 ITEM_BYTES = 20
 
 _ITEM = struct.Struct(">qiq")
-_AT_ONCE = 8
+_MAX_REQUESTS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """Where in the commit log a record begins, and how long it is."""
+    """Start of a record in the commit log, in bytes, and its size."""
 
-    place: int
+    start: int
     size_bytes: int
 
     @property
     def end(self) -> int:
-        """Where the record ends."""
-        return self.place + self.size_bytes
+        """End of the record."""
+        return self.start + self.size_bytes
 
 
 class QueueIndex:
-    """The items of a queue, read when they are asked for.
+    """Items of a queue, read on request.
 
     Attributes:
-        first: Offset of the first item.
-        stop: Offset behind the last whole item.
+        first: Queue offset of the first item.
+        stop: Queue offset after the last complete item.
 
     """
 
@@ -58,7 +58,7 @@ class QueueIndex:
         return f"QueueIndex({self.first}-{self.stop})"
 
     def item(self, offset: int) -> Item | None:
-        """Return the item of an offset; None if it is missing or no item.
+        """Return the item of an offset; None if it is missing or invalid.
 
         Raises SourceError.
         """
@@ -67,9 +67,12 @@ class QueueIndex:
         return self._known[offset]
 
     def look_ahead(self, offsets: Iterable[int], count: int = 1) -> None:
-        """Read items that will be asked for: from each offset on, in one request.
+        """Read items that will be needed. Raises SourceError.
 
-        Raises SourceError.
+        Args:
+            offsets: First queue offsets; the items of each are read in one request.
+            count: Number of items from each of these offsets.
+
         """
         known = self._known
         wanted = [
@@ -78,32 +81,35 @@ class QueueIndex:
             if not all(offset in known for offset in range(first, first + count))
         ]
         if len(wanted) < 2:
-            found = [self._read(first, count) for first in wanted]
+            batches = [self._read(first, count) for first in wanted]
         else:
-            with ThreadPoolExecutor(_AT_ONCE) as pool:
-                found = list(pool.map(lambda first: self._read(first, count), wanted))
-        for first, items in zip(wanted, found, strict=True):
+            with ThreadPoolExecutor(_MAX_REQUESTS) as pool:
+                batches = list(pool.map(lambda first: self._read(first, count), wanted))
+        for first, items in zip(wanted, batches, strict=True):
             known |= zip(range(first, first + count), items, strict=True)
 
     def _read(self, offset: int, count: int) -> list[Item | None]:
-        place, size_bytes = offset * ITEM_BYTES, count * ITEM_BYTES
-        data = self._file.read(self._storage, place, size_bytes)
+        start, size_bytes = offset * ITEM_BYTES, count * ITEM_BYTES
+        data = self._file.read(self._storage, start, size_bytes)
         if data is None:
             return [None] * count
-        found = [Item(place, size) for place, size, _ in _ITEM.iter_unpack(data)]
-        return [item if item.place >= 0 < item.size_bytes else None for item in found]
+        items = [Item(start, size) for start, size, _ in _ITEM.iter_unpack(data)]
+        return [item if item.start >= 0 < item.size_bytes else None for item in items]
 
-    def least(self, first: int, stop: int, holds: Callable[[Item], bool]) -> int | None:
-        """Return the least offset of a range for whose item something holds.
+    def least(
+        self, first: int, stop: int, predicate: Callable[[Item], bool]
+    ) -> int | None:
+        """Return the lowest offset of a range whose item satisfies a predicate.
 
-        It then holds for all behind. `stop` if for none; None if an item is missing.
+        Binary search: all later items must satisfy it too. Returns `stop` if no item
+        does, and None if an item is missing.
         """
         while first < stop:
             middle = (first + stop) // 2
             item = self.item(middle)
             if item is None:
                 return None
-            if holds(item):
+            if predicate(item):
                 stop = middle
             else:
                 first = middle + 1

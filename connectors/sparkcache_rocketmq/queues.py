@@ -1,4 +1,4 @@
-"""Which queue a ledger is a piece of, and which piece."""
+"""The queue that a ledger belongs to, and the ledger's start in the flat file."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ if TYPE_CHECKING:
 
 
 def queue(ledger: Ledger) -> Queue:
-    """Return the queue that a ledger is a piece of."""
+    """Return the queue that a ledger belongs to."""
     _, _, full_name = ledger.topic.rpartition("#")
     name = Name.parse(full_name)
     return Queue(name.cluster or "", name.broker or "", name.topic, ledger.id)
 
 
 def base(ledger: Ledger) -> int:
-    """Return where in the flat file a ledger begins, which its object's name says."""
+    """Return a ledger's start in the flat file, as its object's name states."""
     root, _, _ = ledger.topic.rpartition("#")
     uri = ledger.object.uri
     key = Key.parse(uri.removeprefix(f"{root}/"))
     if key is None:
         raise SourceError(uri, expected="the name of a segment or chunk", found=uri)
-    return key.place
+    return key.start

@@ -1,18 +1,19 @@
-"""The records of a commit log, many at once.
+"""Parse the records of a commit log, many position once.
 
     0  size int32, magic int32, CRC of the body int32, queue id int32, flag int32
-   20  queue offset int64, place in the flat file int64, system flag int32
+   20  queue offset int64, offset in the flat file int64, system flag int32
    40  born time int64, born host, store time int64, store host
        times of reconsumption int32, offset of a prepared message int64
        length of the body int32, body
        length of the topic int8, or int16 in version 2, topic
        length of the properties int16, properties
 
-All numbers are big-endian. A host is an address of 4 or 16 bytes and a port of 4; which
-one, the system flag says. Times are milliseconds.
+All numbers are big-endian. A host is an address of 4 or 16 bytes, depending on the
+system flag, and a port of 4 bytes. Times are milliseconds.
 
-Source: MessageExtEncoder and MessageDecoder of Apache RocketMQ. Different here: places
-behind a host are found by the flags, where its tiered store takes them as fixed.
+Source: MessageExtEncoder and MessageDecoder of Apache RocketMQ. Different here: the
+positions of fields after a host follow from the flags; its tiered store assumes fixed
+positions.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 V1, V2 = 0xDAA320A7, 0xDAA320AB
 HEADER_BYTES = 40
 LEAST_BYTES = 91
-"""A record whose topic, body and properties are empty."""
+"""Size of a record whose topic, body and properties are empty."""
 
 CODA_MAGIC = 0xCBD43194
 CODA_BYTES = 16
@@ -51,23 +52,23 @@ _MOST_IN_BATCH = 1 << 20
 
 @dataclass(slots=True)
 class Records:
-    """Records in a buffer: a lane each.
+    """Records in a buffer, one lane each; positions are indexes into the buffer.
 
     Attributes:
-        buffer: Where they lie.
-        start: Where each begins; ascending.
-        end: Where it ends, as its size says.
-        sys_flag: Its system flag.
-        born_host: Where its first host is.
-        store_time: Where the time behind that is.
-        store_host: Where its second host is.
-        body: Where its body begins.
-        body_end: Where it ends.
-        topic: Where its topic begins.
-        topic_end: Where it ends.
-        properties: Where its properties begin; they end where it does.
-        sound: Whether all that makes up its size. What begins behind the first wrong
-            length is not to be looked at otherwise.
+        buffer: The bytes that hold the records.
+        start: Start of each record; ascending.
+        end: End of each record, according to its size.
+        sys_flag: System flag.
+        born_host: Start of the first host.
+        store_time: Start of the store time, which follows the first host.
+        store_host: Start of the second host.
+        body: Start of the body.
+        body_end: End of the body.
+        topic: Start of the topic.
+        topic_end: End of the topic.
+        properties: Start of the properties, which end with the record.
+        sound: Whether the lengths of the parts add up to the size. If not, the parts
+            after the first wrong length must not be read.
 
     """
 
@@ -87,24 +88,24 @@ class Records:
 
     @property
     def queue_offset(self) -> Ints:
-        """The queue offset that each says to have."""
+        """The queue offset that each record states."""
         return self.int64(self.start + 20)
 
-    def int32(self, at: Ints) -> Ints:
-        """Return the numbers at these places."""
-        return words(self.buffer, ">i4")[at].astype(np.int64)
+    def int32(self, positions: Ints) -> Ints:
+        """Return the int32 numbers position these positions."""
+        return words(self.buffer, ">i4")[positions].astype(np.int64)
 
-    def int64(self, at: Ints) -> Ints:
-        """Return the numbers at these places."""
-        return words(self.buffer, ">i8")[at].astype(np.int64)
+    def int64(self, positions: Ints) -> Ints:
+        """Return the int64 numbers position these positions."""
+        return words(self.buffer, ">i8")[positions].astype(np.int64)
 
     def has(self, bits: int) -> Bools:
-        """Tell which have all of these bits in their system flag."""
+        """Return which records have all of these bits in their system flag."""
         flags: Bools = (self.sys_flag & bits) == bits
         return flags
 
     def offsets_taken(self) -> Ints:
-        """Return how many queue offsets each takes; 0 if it does not say."""
+        """Return how many queue offsets each record takes; 0 if it does not say."""
         taken = np.ones(len(self.start), np.int64)
         for lane in np.flatnonzero(self.has(INNER_BATCH) & self.sound).tolist():
             properties = self.buffer[self.properties[lane] : self.end[lane]].tobytes()
@@ -113,7 +114,13 @@ class Records:
 
 
 def read(buffer: Bytes, start: Ints) -> Records:
-    """Read records that have at least LEAST_BYTES in the buffer, and all their size."""
+    """Read records that start here; each has LEAST_BYTES and is wholly in the buffer.
+
+    Args:
+        buffer: The bytes that hold the records.
+        start: Start of each record.
+
+    """
     end = start + words(buffer, ">u4")[start]
     is_v2 = words(buffer, ">u4")[start + 4] == V2
     sys_flag = words(buffer, ">u4")[start + 36].astype(np.int64)
@@ -150,35 +157,39 @@ def read(buffer: Bytes, start: Ints) -> Records:
     )
 
 
-def chain(data: Buffer, at: int, most: int) -> list[int]:
-    """Return where records that follow each other begin, by their sizes alone.
+def chain(data: Buffer, position: int, most: int) -> list[int]:
+    """Return the starts of consecutive complete records, by their sizes alone.
 
-    Those that are whole, from `at` on, and not more than `most`.
+    Args:
+        data: The bytes that hold the records.
+        position: Start of the first record.
+        most: Maximum number of records.
+
     """
     unpack, starts = _SIZE.unpack_from, list[int]()
     append, end = starts.append, len(data)
-    while at + LEAST_BYTES <= end and most > 0:
-        (size,) = unpack(data, at)
-        if size < LEAST_BYTES or at + size > end:
+    while position + LEAST_BYTES <= end and most > 0:
+        (size,) = unpack(data, position)
+        if size < LEAST_BYTES or position + size > end:
             break
-        append(at)
-        at += size
+        append(position)
+        position += size
         most -= 1
     return starts
 
 
-def is_coda(data: Buffer, at: int) -> bool:
-    """Tell whether there is what old versions write behind a commit log."""
-    if at + _CODA.size > len(data):
+def is_coda(data: Buffer, position: int) -> bool:
+    """Return whether a coda is here, which old versions append to a commit log."""
+    if position + _CODA.size > len(data):
         return False
-    return _CODA.unpack_from(data, at) == (CODA_BYTES, CODA_MAGIC)
+    return _CODA.unpack_from(data, position) == (CODA_BYTES, CODA_MAGIC)
 
 
 def _inner_messages(properties: bytes) -> int:
-    """Return what the property INNER_NUM says; 0 if nothing that could be."""
-    found = 0
+    """Return the value of the property INNER_NUM; 0 if missing or not plausible."""
+    count = 0
     for pair in properties.split(b"\x02"):
         if pair.startswith(_INNER_NUM):
             text = pair.removeprefix(_INNER_NUM)
-            found = int(text) if text.isdigit() and len(text) < 8 else 0
-    return found if found <= _MOST_IN_BATCH else 0
+            count = int(text) if text.isdigit() and len(text) < 8 else 0
+    return count if count <= _MOST_IN_BATCH else 0

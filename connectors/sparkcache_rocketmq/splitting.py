@@ -1,4 +1,4 @@
-"""Cuts an extent into runs while its bytes arrive."""
+"""Split an extent into raw runs while its bytes arrive."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ READ_BYTES = 1 << 20
 def split(
     ledger: Ledger, extent: Extent, wanted: Sequence[Run], stream: ByteStream
 ) -> Iterator[RawRun]:
-    """Yield the records of each run as soon as its last one is there."""
+    """Yield the records of each run as soon as its last record has arrived."""
     splitter = Splitter(ledger, extent, stream)
     for run in wanted:
         yield splitter.cut(run)
 
 
 class Splitter:
-    """The state of one pass over an extent: a buffer, and what of it is passed on.
+    """State of one pass over an extent: a buffer, and how much of it was split.
 
-    What a run's data holds are whole records of the run that are sound, and nothing
-    else, so whoever decodes it can go by their sizes.
+    The data of a raw run are complete, sound records of that run and nothing else, so
+    the decoder can rely on their sizes.
     """
 
     def __init__(self, ledger: Ledger, extent: Extent, stream: ByteStream) -> None:
@@ -43,23 +43,23 @@ class Splitter:
         self._buffer = bytearray()
         self._offset = stream.position  # of the buffer's first byte
         self._passed = 0
-        self._is_all = False
+        self._is_complete = False
 
     def __repr__(self) -> str:
         return f"Splitter({self._ledger.object.uri} at byte {self._offset})"
 
     def cut(self, run: Run) -> RawRun:
         """Return the records of the next run."""
-        if self._passed:  # what was passed on are views of the old buffer
+        if self._passed:  # earlier raw runs hold views of the old buffer
             self._buffer = self._buffer[self._passed :]
             self._offset += self._passed
             self._passed = 0
         base = self._base + self._offset
         walk = Walk(self._queue, base, run.first, run.last, 0)
-        room = self._end - self._offset
-        while not walk.advance(self._buffer, room, is_all=self._is_all):
+        limit = self._end - self._offset
+        while not walk.advance(self._buffer, limit, is_complete=self._is_complete):
             self._read()
-        self._passed = walk.at
+        self._passed = walk.position
         return RawRun(run, self._offset, self._data(walk), self._losses(walk))
 
     def _data(self, walk: Walk) -> bytes | memoryview:
@@ -72,7 +72,7 @@ class Splitter:
         return tuple(
             Loss(
                 uri,
-                self._offset + hole.at,
+                self._offset + hole.position,
                 queue_id,
                 hole.first,
                 hole.last,
@@ -83,7 +83,7 @@ class Splitter:
         )
 
     def _read(self) -> None:
-        left = self._end - self._offset - len(self._buffer)
-        chunk = self._stream.read(min(READ_BYTES, left)) if left > 0 else b""
+        remaining = self._end - self._offset - len(self._buffer)
+        chunk = self._stream.read(min(READ_BYTES, remaining)) if remaining > 0 else b""
         self._buffer += chunk
-        self._is_all = not chunk
+        self._is_complete = not chunk

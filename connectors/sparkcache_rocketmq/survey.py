@@ -1,13 +1,13 @@
-"""Which queue offsets lie in which object of a commit log, as far as they are indexed.
+"""Find the queue offsets in each object of a commit log, by means of the consume queue.
 
-A broker appends to the commit log first and to the consume queue then, so records that
-have no item yet are not committed; what has an item is there, if both were listed in
-the other order. What was cut off at the front of either is not there any more, and no
-loss. Where the consume queue has a hole, and where there is none at all, the records
-tell.
+A broker appends to the commit log first, then to the consume queue. So a record without
+an item is not committed yet, and the record of an item exists, if the consume queue was
+listed before the commit log. Records or items deleted at the beginning of either file
+have expired and are no loss. If the consume queue has a hole or is missing, the records
+themselves are read.
 
-Source: getMessageAsync of Apache RocketMQ, which says where a queue begins and ends.
-Different here: what is missing in the midst is told.
+Source: getMessageAsync of Apache RocketMQ, which defines where a queue begins and ends.
+Different here: records that are missing in the middle are reported as losses.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ if TYPE_CHECKING:
     from sparkcache.connector import Storage
     from sparkcache_rocketmq.flat_files import Piece, QueueFiles
 
-_AT_ONCE = 8
+_MAX_REQUESTS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """An object of a commit log, and what to read of it.
+    """An object of a commit log, and the ranges of it to read.
 
     Attributes:
         piece: The object.
         beginning: Its first bytes.
-        spans: What of it has queue offsets that are committed.
+        spans: The ranges whose queue offsets are committed.
 
     """
 
@@ -58,13 +58,13 @@ class Segment:
 
 @dataclass(slots=True)
 class Survey:
-    """What was found of a queue.
+    """The readable queue offsets of a queue, and the missing ones.
 
     Attributes:
         first: The first offset that can be read.
-        stop: The offset behind the last one.
-        segments: Where they are.
-        losses: What should be there too.
+        stop: The offset after the last one that can be read.
+        segments: The objects that hold these offsets.
+        losses: Offsets in between that are missing.
 
     """
 
@@ -84,7 +84,7 @@ class Survey:
 def survey(
     storage: Storage, queue_id: int, files: QueueFiles, extent_bytes: int
 ) -> Survey:
-    """Find out what to read of a queue. Raises SourceError."""
+    """Find the ranges of a queue to read. Raises SourceError."""
     surveyor = _Surveyor(storage, queue_id, files)
     return surveyor.survey(extent_bytes)
 
@@ -105,40 +105,40 @@ class _Surveyor:
         firsts = self._firsts(beginnings)
         stops = self._stops(firsts)
         begin = max(firsts[0], index.first) if index.stop > index.first else firsts[0]
-        found = Survey(min(begin, stops[-1]), stops[-1])
-        found.losses = [loss for loss in self._losses if loss.last >= begin]
+        result = Survey(min(begin, stops[-1]), stops[-1])
+        result.losses = [loss for loss in self._losses if loss.last >= begin]
         lasts = [stop - 1 for stop in stops]
         firsts = [max(first, begin) for first in firsts]
         index.look_ahead([*firsts, *lasts])
         spans = map(self._spans, pieces, firsts, lasts)
         extents = cut(chain.from_iterable(spans), index, extent_bytes)
-        of_piece = {
+        by_piece = {
             piece: tuple(group) for piece, group in groupby(extents, self._piece_of)
         }
-        found.segments = [
-            Segment(piece, beginning, of_piece[piece])
+        result.segments = [
+            Segment(piece, beginning, by_piece[piece])
             for piece, beginning in zip(pieces, beginnings, strict=True)
-            if piece in of_piece
+            if piece in by_piece
         ]
-        return found
+        return result
 
     def _beginnings(self) -> list[bytes]:
-        """Return how each object begins."""
+        """Return the first bytes of each object."""
 
         def read(piece: Piece) -> bytes:
-            size_bytes = piece.end - piece.place
+            size_bytes = piece.end - piece.start
             return read_beginning(self._storage, piece.object, 0, size_bytes)
 
         if len(self._pieces) == 1:
             return [read(self._pieces[0])]
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
-            found = steps(
+        with ThreadPoolExecutor(_MAX_REQUESTS) as pool:
+            beginnings = steps(
                 pool.map(read, self._pieces),
-                f"Looking at commit logs in {self._storage.root}",
+                f"Reading the first records of commit logs in {self._storage.root}",
                 "objects",
                 len(self._pieces),
             )
-            return list(found)
+            return list(beginnings)
 
     def _firsts(self, beginnings: Sequence[bytes]) -> list[int]:
         """Return the queue offset of each object's first record."""
@@ -150,36 +150,36 @@ class _Surveyor:
     def _first(self, piece: Piece, coda: int, header: Header | None) -> int:
         """Return the queue offset of an object's first record.
 
-        What the record says is believed if no item says otherwise.
+        The record's own offset is used unless an item contradicts it.
         """
         is_ours = header is not None and header.queue == self._queue_id
         if header and is_ours and self._may_begin(piece, coda, header.offset):
             return header.offset
-        indexed = self._indexed(piece.place - CODA_BYTES)
+        indexed = self._indexed(piece.start - CODA_BYTES)
         if indexed is not None:
             return indexed
         return self._index.first if header is None else header.offset
 
     def _may_begin(self, piece: Piece, coda: int, offset: int) -> bool:
-        """Tell whether an object may begin with an offset, by what is indexed."""
-        index, place = self._index, piece.place
+        """Return whether an object may begin with an offset, according to the items."""
+        index, start = self._index, piece.start
         nearest = max(index.first, min(offset, index.stop - 1))
         item = index.item(nearest)
         if item is None:
             return True
         if offset < nearest:
-            return item.place > place
+            return item.start > start
         if offset > nearest:
-            return item.place < place
-        # It may also lie on a coda before the record.
-        return item.place in (place, place + coda, place - CODA_BYTES)
+            return item.start < start
+        # The item may also point to the coda before the record.
+        return item.start in (start, start + coda, start - CODA_BYTES)
 
     def _stops(self, firsts: Sequence[int]) -> list[int]:
-        """Return the offset behind the last one of each object."""
+        """Return the offset after the last one of each object."""
         index, last = self._index, self._pieces[-1]
         stops = [
-            self._before(piece, behind, first)
-            for (piece, behind), first in zip(
+            self._stop_before(piece, following, first)
+            for (piece, following), first in zip(
                 pairwise(self._pieces), firsts[1:], strict=True
             )
         ]
@@ -192,52 +192,55 @@ class _Surveyor:
             self._lose(last, stop, index.stop - 1, "its end")
         return [min(end, stop) for end in [*stops, stop]]
 
-    def _before(self, piece: Piece, behind: Piece, following: int) -> int:
-        """Return the offset behind an object's last, if not the last object."""
-        if piece.end >= behind.place:
-            return following
+    def _stop_before(self, piece: Piece, following: Piece, next_first: int) -> int:
+        """Return the offset after the last one of an object that another follows."""
+        if piece.end >= following.start:
+            return next_first
         indexed = self._indexed(piece.end - CODA_BYTES)
-        if indexed is None or indexed > following:
-            return following
-        self._lose(piece, indexed, following - 1, f"none before byte {behind.place}")
+        if indexed is None or indexed > next_first:
+            return next_first
+        self._lose(
+            piece, indexed, next_first - 1, f"nothing before byte {following.start}"
+        )
         return indexed
 
-    def _indexed(self, place: int) -> int | None:
-        """Return the offset of the first item at a place or behind it."""
+    def _indexed(self, start: int) -> int | None:
+        """Return the offset of the first item whose record starts there or later."""
         index = self._index
-        return index.least(index.first, index.stop, lambda item: item.place >= place)
+        return index.least(index.first, index.stop, lambda item: item.start >= start)
 
     def _walked(self, piece: Piece, first: int) -> int:
-        """Return the offset behind the last record, where there is no item at all."""
-        stream = self._storage.open(piece.object, 0, piece.end - piece.place)
+        """Return the offset after the last record, for a queue without any item."""
+        stream = self._storage.open(piece.object, 0, piece.end - piece.start)
         try:
             end = walk(stream)
         finally:
             stream.close()
         stop = first if end.last is None else end.last + 1
         if end.damage is not None:
-            place = piece.place + end.damage
-            expected = f"a record at byte {place}, or a consume queue"
+            position = piece.start + end.damage
+            expected = f"a record at byte {position}, or a consume queue"
             self._lose(piece, stop, stop, "neither", end.damage, expected)
         return stop
 
     def _spans(self, piece: Piece, first: int, last: int) -> tuple[OffsetSpan, ...]:
-        """Return what of an object has these offsets; whatever the items say, it has.
+        """Return the byte range of an object that holds these offsets.
 
-        Where they cannot be right, all of it may be of these offsets.
+        The object does hold them. If the items contradict that, the range is extended
+        to the whole object.
         """
         if first > last:
             return ()
         begin, end = self._index.item(first), self._index.item(last)
-        place, stop = piece.place, piece.end
-        if begin is not None and place - CODA_BYTES <= begin.place < stop:
-            place = max(place, begin.place)
-        if end is not None and end.place >= place - CODA_BYTES:
-            stop = min(stop, max(place, end.place) + end.size_bytes)
-        return (OffsetSpan(first, last, place, stop),)
+        start, stop = piece.start, piece.end
+        if begin is not None and start - CODA_BYTES <= begin.start < stop:
+            start = max(start, begin.start)
+        if end is not None and end.start >= start - CODA_BYTES:
+            stop = min(stop, max(start, end.start) + end.size_bytes)
+        return (OffsetSpan(first, last, start, stop),)
 
     def _piece_of(self, span: OffsetSpan) -> Piece:
-        index = bisect_right(self._pieces, span.place, key=attrgetter("place"))
+        index = bisect_right(self._pieces, span.start, key=attrgetter("start"))
         return self._pieces[index - 1]
 
     def _lose(
@@ -251,8 +254,8 @@ class _Surveyor:
     ) -> None:
         if first > last:
             return
-        size_bytes = piece.end - piece.place
-        at = size_bytes if offset is None else offset
-        more = expected or f"the commit log to go on at byte {piece.end}"
+        size_bytes = piece.end - piece.start
+        position = size_bytes if offset is None else offset
+        wanted = expected or f"the commit log to continue at byte {piece.end}"
         uri, queue_id = piece.object.uri, self._queue_id
-        self._losses.append(Loss(uri, at, queue_id, first, last, more, found))
+        self._losses.append(Loss(uri, position, queue_id, first, last, wanted, found))

@@ -1,6 +1,6 @@
-"""Which messages are wanted, by their tags: what consumers of RocketMQ subscribe to.
+"""Filter messages by tags, as RocketMQ's consumers subscribe to them.
 
-It is told after the cache, so consumers that want different tags share what is held.
+The filter runs after the cache, so scans for different tags share the held runs.
 
 Source: FilterAPI.buildSubscriptionData of Apache RocketMQ.
 """
@@ -27,7 +27,7 @@ _ALL, _OR = "*", "||"
 
 
 def wanted(options: Mapping[str, str]) -> frozenset[str] | None:
-    """Return the tags that the option names; None for all, of no tags as well."""
+    """Return the tags that the option names; None for all messages, tagged or not."""
     text = options.get(OPTION, _ALL).strip()
     if text == _ALL:
         return None
@@ -40,7 +40,7 @@ def wanted(options: Mapping[str, str]) -> frozenset[str] | None:
 
 
 class Resolver:
-    """Leaves out the rows whose tags are not wanted; see `connector.Resolver`."""
+    """Drops the rows whose tags are not wanted; see `connector.Resolver`."""
 
     def __init__(self, tags: frozenset[str] | None) -> None:
         self._tags = None if tags is None else pa.array(sorted(tags), pa.string())
@@ -49,7 +49,7 @@ class Resolver:
         return f"Resolver({self._tags if self._tags is None else len(self._tags)})"
 
     def resolve(self, key: RunKey, run: DecodedRun) -> DecodedRun:  # noqa: ARG002
-        """Return the rows of a run."""
+        """Return the rows of a run that have wanted tags."""
         if self._tags is None:
             return run
         are_wanted = (pc.is_in(batch.column(TAGS), self._tags) for batch in run.batches)

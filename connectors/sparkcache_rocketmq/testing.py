@@ -1,8 +1,8 @@
-"""Writes queues as a broker's tiered store would, for tests and demos only.
+"""Write queues like a broker's tiered store, for tests and demos only.
 
-Shares no code with the reader, so that one can be checked against the other. Takes
+The writer shares no code with the reader, so that each checks the other. It takes
 messages, puts objects into any mapping of names to bytes, and returns the rows that a
-reader has to find.
+reader must return.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Codec(IntEnum):
     ZLIB = 0x301
 
     def compress(self, data: bytes) -> bytes:
-        """Compress as RocketMQ's client does."""
+        """Compress like RocketMQ's client."""
         match self:
             case Codec.NONE:
                 return data
@@ -63,18 +63,18 @@ class Codec(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What a producer sends, and what the broker adds.
+    """A message as sent by a producer, with the fields that the broker adds.
 
     Attributes:
-        properties: In front of them stand those of `keys`, `tags` and `unique_key`.
-        sys_flag: Bits beside those that follow from codec, hosts and `inner`.
-        born_host: `ip:port`, or `[ip]:port` of IPv6.
-        inner: The messages of an inner batch, each of which takes an offset; their
-            flags, bodies and properties count.
-        has_last_separator: Whether the last property ends as the others do.
-        version: The magic number; if None, that which the topic's length asks for.
-        stored_properties: What to store in the place of all properties; the rows know
-            nothing of that.
+        properties: Stored after those of `keys`, `tags` and `unique_key`.
+        sys_flag: Bits in addition to those for codec, hosts and `inner`.
+        born_host: `ip:port`, or `[ip]:port` for IPv6.
+        inner: The messages of an inner batch, each of which takes one offset; only
+            their flags, bodies and properties are used.
+        has_last_separator: Whether the last property ends with a separator too.
+        version: The magic number; None for the one that the topic's length requires.
+        stored_properties: Bytes to store instead of all properties; the rows ignore
+            them.
 
     """
 
@@ -99,11 +99,13 @@ class Message:
 
     @property
     def offsets(self) -> int:
-        """How many queue offsets it takes."""
+        """Number of queue offsets that the message takes."""
         return max(1, len(self.inner))
 
-    def encode(self, topic: str, queue_id: int, queue_offset: int, place: int) -> bytes:
-        """Return its record in a commit log, at that place of the flat file."""
+    def encode(
+        self, topic: str, queue_id: int, queue_offset: int, log_offset: int
+    ) -> bytes:
+        """Return the message's record, for this offset in the commit log."""
         content = b"".join(map(_in_batch, self.inner)) if self.inner else self.body
         body, name = self.codec.compress(content), topic.encode()
         born, store = _stored_host(self.born_host), _stored_host(self.store_host)
@@ -133,14 +135,14 @@ class Message:
             queue_id,
             self.flag,
             queue_offset,
-            place,
+            log_offset,
             sys_flag,
         )
         return _HEAD.pack(*head) + tail
 
     def rows(self, topic: str, broker: str, queue_id: int, offset: int) -> list[Row]:
-        """Return what a reader makes of it."""
-        of_all: Row = {
+        """Return the rows that a reader must return for the message."""
+        common: Row = {
             "__topic": topic,
             "__broker": broker,
             "__queueId": queue_id,
@@ -152,7 +154,7 @@ class Message:
         }
         return [
             {
-                **of_all,
+                **common,
                 "__queueOffset": number,
                 "__flag": message.flag,
                 "__tags": message.tags or None,
@@ -165,7 +167,7 @@ class Message:
         ]
 
     def tag_code(self) -> int:
-        """Return what a consume queue has of the tags: their hash in Java."""
+        """Return the tags as a consume queue stores them: their hash in Java."""
         return java_hash(self.tags) if self.tags else 0
 
     def _pairs(self) -> Iterator[tuple[str, str]]:
@@ -207,21 +209,22 @@ def _in_batch(message: Message) -> bytes:
 
 
 def java_hash(text: str) -> int:
-    """Return what `String.hashCode` does."""
+    """Return the result of Java's `String.hashCode`."""
     value = 0
     units = text.encode("utf-16-be")
-    for at in range(0, len(units), 2):
-        value = (31 * value + int.from_bytes(units[at : at + 2], "big")) & 0xFFFFFFFF
+    for start in range(0, len(units), 2):
+        unit = int.from_bytes(units[start : start + 2], "big")
+        value = (31 * value + unit) & 0xFFFFFFFF
     return value - (value >> 31 << 32)
 
 
-def item(place: int, size_bytes: int, tag_code: int) -> bytes:
+def item(log_offset: int, size_bytes: int, tag_code: int) -> bytes:
     """Return an item of a consume queue."""
-    return struct.pack(">qiq", place, size_bytes, tag_code)
+    return struct.pack(">qiq", log_offset, size_bytes, tag_code)
 
 
 def coda(last_store_time_ms: int) -> bytes:
-    """Return what versions 5.1 and 5.2 write behind a commit log that is full."""
+    """Return the coda that versions 5.1 and 5.2 append to a full commit log."""
     return struct.pack(">iIq", CODA_BYTES, 0xCBD43194, last_store_time_ms)
 
 
@@ -232,14 +235,14 @@ class Layout(Enum):
     CHUNKS = "one object per commit"
 
     def folder(self, cluster: str, broker: str, topic: str, queue_id: int) -> str:
-        """Return what the names of a queue's objects begin with."""
+        """Return the prefix of the names of a queue's objects."""
         rest = f"{broker}/{topic}/{queue_id}"
         if self is Layout.CHUNKS:
             return f"{java_hash(cluster)}/{cluster}/{rest}"
         return f"{_hash(cluster)}_{cluster}/{rest}"
 
     def object_name(self, base: int, start: int) -> str:
-        """Return the name of what begins so far behind the base of a segment."""
+        """Return the name of the object that starts at this offset in a segment."""
         if self is Layout.CHUNKS:
             return f"seg-{base}/chunk/chunk-{start}"
         return f"{_hash(str(base))}{base:020}"
@@ -250,11 +253,11 @@ def _hash(text: str) -> str:
 
 
 class FlatFile:
-    """A commit log or a consume queue: segments one behind the other.
+    """A commit log or a consume queue: a sequence of segments.
 
     Attributes:
-        end: Where the next byte will lie.
-        base: Where the last segment begins.
+        end: Position of the next byte.
+        base: Start of the last segment.
 
     """
 
@@ -277,16 +280,16 @@ class FlatFile:
         return f"FlatFile({self._folder}, {self.end} bytes)"
 
     def is_full(self, size_bytes: int) -> bool:
-        """Tell whether that much does not fit into the last segment any more."""
+        """Return whether so many bytes no longer fit into the last segment."""
         return self.end + size_bytes - self.base > self._max_bytes
 
     def append(self, data: bytes) -> None:
-        """Add bytes, which are in no object before they are committed."""
+        """Append bytes; they are stored in an object when they are committed."""
         self._pending += data
         self.end += len(data)
 
     def commit(self) -> None:
-        """Put what was appended into objects."""
+        """Store the appended bytes in objects."""
         if not self._pending:
             return
         start = self.end - len(self._pending) - self.base
@@ -300,11 +303,11 @@ class FlatFile:
         self.base = self.end
 
     def merge(self, *, leave_chunks: bool = False) -> None:
-        """Make one object of the chunks of the last segment."""
+        """Merge the chunks of the last segment into one object."""
         self.commit()
-        before = f"{self._folder}/seg-{self.base}/chunk/chunk-"
-        names = [name for name in self._objects if name.startswith(before)]
-        names.sort(key=lambda name: int(name.removeprefix(before)))
+        prefix = f"{self._folder}/seg-{self.base}/chunk/chunk-"
+        names = [name for name in self._objects if name.startswith(prefix)]
+        names.sort(key=lambda name: int(name.removeprefix(prefix)))
         data = b"".join(self._objects[name] for name in names)
         self._objects[f"{self._folder}/seg-{self.base}/segment/segment-0"] = data
         for name in () if leave_chunks else names:
@@ -314,14 +317,14 @@ class FlatFile:
 class QueueWriter:
     """Writes one queue of a topic.
 
-    An inner batch is written once for each of its messages, as the tiered store does,
-    which looks up an offset at a time; unless `repeats_batches` is false.
+    An inner batch is written once for each of its messages, like in the tiered store,
+    which looks up one offset at a time; unless `repeats_batches` is false.
 
     Attributes:
-        commit_log: Where its records are.
-        consume_queue: Where they are found.
+        commit_log: The flat file of the records.
+        consume_queue: The flat file of the items that point to them.
         next_offset: The queue offset of the next message.
-        places: Where in the commit log the record of each offset lies, and its size.
+        record_ranges: Start in the commit log and size of each offset's record.
 
     """
 
@@ -352,7 +355,7 @@ class QueueWriter:
             max_consume_queue_bytes,
         )
         self.next_offset = first_offset
-        self.places: dict[int, tuple[int, int]] = {}
+        self.record_ranges: dict[int, tuple[int, int]] = {}
         self._broker = broker
         self._topic = topic
         self._queue_id = queue_id
@@ -368,22 +371,22 @@ class QueueWriter:
         rows: list[Row] = []
         for message in messages:
             first = self.next_offset
-            made = message.rows(self._topic, self._broker, self._queue_id, first)
-            for index in range(len(made)):
+            added = message.rows(self._topic, self._broker, self._queue_id, first)
+            for index in range(len(added)):
                 if index == 0 or self._repeats_batches:
-                    place, size = self._append_record(message, first)
-                self._append_item(item(place, size, message.tag_code()))
-                self.places[self.next_offset] = place, size
+                    start, size = self._append_record(message, first)
+                self._append_item(item(start, size, message.tag_code()))
+                self.record_ranges[self.next_offset] = start, size
                 self.next_offset += 1
-            rows += made
+            rows += added
         self.commit_log.commit()
         self.consume_queue.commit()
         return rows
 
     def append_uncommitted(self, messages: Iterable[Message]) -> None:
-        """Write messages to the commit log alone, as a broker does that ends then.
+        """Write messages to the commit log only, like a broker that stops then.
 
-        What it appends after its next start has the same queue offsets again.
+        Messages that the broker appends after its restart get the same queue offsets.
         """
         offset = self.next_offset
         for message in messages:
@@ -393,9 +396,9 @@ class QueueWriter:
         self.commit_log.commit()
 
     def append_partial_item(self, size_bytes: int = ITEM_BYTES // 2) -> None:
-        """Write the beginning of an item; nothing can be appended behind it."""
-        place, size = self.commit_log.end, 91
-        self.consume_queue.append(item(place, size, 0)[:size_bytes])
+        """Write the beginning of an item; nothing can be appended after it."""
+        start, size = self.commit_log.end, 91
+        self.consume_queue.append(item(start, size, 0)[:size_bytes])
         self.consume_queue.commit()
 
     def roll(self) -> None:
@@ -405,16 +408,16 @@ class QueueWriter:
         self.commit_log.roll()
 
     def _append_record(self, message: Message, offset: int) -> tuple[int, int]:
-        """Append a record, maybe to a new segment; return its place and size."""
+        """Append a record, to a new segment if needed; return its start and size."""
         topic, queue_id = self._topic, self._queue_id
         size = len(message.encode(topic, queue_id, offset, 0))
         log = self.commit_log
         if log.end > log.base and log.is_full(size + CODA_BYTES * self._has_coda):
             self.roll()
-        place = log.end
-        log.append(message.encode(topic, queue_id, offset, place))
+        start = log.end
+        log.append(message.encode(topic, queue_id, offset, start))
         self._last_store_time_ms = message.store_time_ms
-        return place, size
+        return start, size
 
     def _append_item(self, data: bytes) -> None:
         if self.consume_queue.is_full(len(data)):
@@ -423,13 +426,13 @@ class QueueWriter:
 
 
 def values(size_bytes: int, *, seed: int = 0) -> Iterator[bytes]:
-    """Yield values without end, all different, that do not compress."""
+    """Yield distinct, incompressible values without end."""
     random = np.random.default_rng(seed)
     count = max(1, _SLAB_BYTES // max(1, size_bytes))
     while True:
         data = random.bytes(count * size_bytes)
-        for at in range(0, len(data), size_bytes):
-            yield data[at : at + size_bytes]
+        for start in range(0, len(data), size_bytes):
+            yield data[start : start + size_bytes]
 
 
 def synthetic_messages(
@@ -440,7 +443,7 @@ def synthetic_messages(
     tags: tuple[str, ...] = ("TagA", "TagB", "TagC"),
     seed: int = 0,
 ) -> Iterator[Message]:
-    """Yield messages whose values have `size_bytes` in all, a millisecond apart."""
+    """Yield messages of `size_bytes` of values in total, one millisecond apart."""
     source = values(value_bytes, seed=seed)
     for number in range(max(1, size_bytes // value_bytes)):
         yield Message(

@@ -1,11 +1,11 @@
-"""The time of an extent's first record, by which extents of a time are found.
+"""The time of an extent's first record, used to select the extents of a time range.
 
-The time is that of the broker which stored the message, so it grows along a queue, but
-for what its clock does.
+It is the store time, set by the broker. It grows along a queue unless the broker's
+clock is set back.
 
-Source: RocketMQ looks a time up by halves too, and returns one offset of it. Different
-here: extents are chosen, which is no loss where times are equal or fall back, since
-rows are compared with the time in any case.
+Source: RocketMQ also looks up a time by binary search, and returns one offset.
+Different here: whole extents are selected. Equal or decreasing times lose no rows,
+because each row is compared with the time range in any case.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def first_us(storage: Storage, ledger: Ledger, extent: Extent) -> int | None:
-    """Return the time of an extent's first record; None if it cannot be told."""
+    """Return the time of an extent's first record; None if it cannot be read."""
     beginning = read_beginning(storage, ledger.object, extent.offset, extent.size_bytes)
     header = Header.parse(beginning, coda_bytes(beginning))
     if header is None or header.queue != ledger.id:

@@ -1,25 +1,27 @@
-"""Walks over the records of a run, and around what is damaged.
+"""Walk over the records of a run, and skip damaged bytes.
 
-A record is the next one if it is of this queue, lies where it says to lie, its parts
-make up its size, and its queue offset is the one that is due. Of those there are many
-in a row, looked at together. What else there may be, one by one:
+A record is the next one of the run if it belongs to this queue, starts at the offset
+that it states, its parts add up to its size, and it has the queue offset that is due.
+Such records usually follow each other, and many are checked at once. Everything else is
+handled one by one:
 
-    a coda          passed over
-    a repeat        of offsets that were there: passed over. A broker that ends before
-                    it has committed the consume queue writes such records again, and
-                    every broker does an inner batch, once for each of its messages
-    a jump          to a later offset: those between are lost. It is believed only if
-                    the next record goes on from there, since nothing else protects a
-                    queue offset; if the run ends with it, unless the next one is of
-                    the run too. So is the number of messages of an inner batch
-    anything else   is damage. The next record is looked for by its magic number; it
-                    says where it lies, so what a body may hold is not taken for one.
-                    Its offset tells how many are lost
+    a coda          is skipped
+    a repeat        of offsets that were passed already is skipped. A broker that stops
+                    before it has committed the consume queue writes the records again,
+                    and every broker writes an inner batch once for each of its messages
+    a jump          to a later offset loses the offsets between. Nothing else protects
+                    a queue offset, so a jump is believed only if the next record
+                    continues from there or, when the run ends with it, unless the next
+                    record belongs to the run too. The number of messages of an inner
+                    batch is checked in the same way
+    anything else   is damage. The next record is searched for by its magic number. A
+                    record states where it starts, so bytes inside a body are not taken
+                    for one. Its offset shows how many offsets are lost
 
-Where a run ends depends only on the bytes from its beginning on. So what is lost of it
-is the same whether a load brings it alone or with others. An inner batch that does not
-end in the run in which it begins is of both: each takes the next of the records that
-there are of it. If there is one alone, what the second would have of it is lost.
+The end of a run depends only on the bytes from its beginning on. So its losses are the
+same whether it is loaded alone or with others. An inner batch that spans two runs
+belongs to both: each run takes the next copy of its record. If only one copy exists,
+the second run loses its part of the batch.
 """
 
 from __future__ import annotations
@@ -50,16 +52,16 @@ if TYPE_CHECKING:
 END = "the end of the data"
 
 _HEADER = struct.Struct(">IIIiiqqI")
-_MAGIC_START = b"\xda\xa3\x20"
-_MAGIC_AT, _PLACE_AT, _FLAG_AT = 4, 28, 36
+_MAGIC_PREFIX = b"\xda\xa3\x20"
+_MAGIC_START, _LOG_OFFSET_START, _FLAG_START = 4, 28, 36
 _LEAST_STRIDE, _MOST_STRIDE = 16, 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
 class Hole:
-    """Entries that are not there: where the trouble begins, and what it is."""
+    """Missing entries: the position where the fault begins, and the fault."""
 
-    at: int
+    position: int
     first: int
     last: int
     expected: str
@@ -68,16 +70,16 @@ class Hole:
 
 @dataclass(slots=True)
 class Walk:
-    """A way over the records of one run, as far as it has got.
+    """State of a walk over the records of one run.
 
     Attributes:
-        queue: Whose records they are.
-        base: Where in the flat file the data begins.
+        queue: The queue that the records must belong to.
+        base: Start of the data in the flat file.
         entry: The queue offset that is due.
-        last: The last of the run.
-        at: Where in the data the next record is due.
-        pieces: Where the records of the run begin and end: neighbours together.
-        holes: What of the run is lost.
+        last: The last queue offset of the run.
+        position: Start of the next record in the data.
+        pieces: Start and end of the run's records; adjacent records are merged.
+        holes: The lost entries of the run.
 
     """
 
@@ -85,185 +87,204 @@ class Walk:
     base: int
     entry: int
     last: int
-    at: int
+    position: int
     pieces: list[tuple[int, int]] = field(default_factory=list)
     holes: list[Hole] = field(default_factory=list)
     _fault: tuple[int, str, str] | None = None
     _stride: int = _MOST_STRIDE
 
-    def advance(self, data: bytearray, room: int, *, is_all: bool) -> bool:
-        """Go on to the end of the run; tell whether it was reached.
+    def advance(self, data: bytearray, limit: int, *, is_complete: bool) -> bool:
+        """Continue towards the end of the run; return whether it was reached.
 
-        If not, more data is needed. `room` is how much of it there may be, `is_all`
-        tells that there will be no more.
+        If it was not reached, more data is needed.
+
+        Args:
+            data: The bytes from `base` on that have arrived so far.
+            limit: Number of bytes from `base` to the end of the extent.
+            is_complete: Whether no more data will arrive.
+
         """
         while self.entry <= self.last:
             if self._fault is None and self._pass_many(data):
                 continue
-            if self._pass_one(data, room, is_all=is_all):
+            if self._pass_one(data, limit, is_complete=is_complete):
                 continue
-            if not is_all:
+            if not is_complete:
                 return False
-            self.at = len(data)
+            self.position = len(data)
             self._lose(self.last, f"entry {self.entry}", END)
         return True
 
     def _pass_many(self, data: bytearray) -> bool:
-        """Pass over records that are due, or repeats; tell whether there were any.
+        """Pass records that are due, and repeats; return whether any was passed.
 
-        A look at many that leads to a few is a waste, so the next one is at less.
+        Checking many records to pass only a few is wasteful, so the next call then
+        checks fewer.
         """
         most = min(self.last - self.entry + 1, self._stride)
-        starts = chain(data, self.at, most)
+        starts = chain(data, self.position, most)
         if not starts:
             return False
         records = read(np.frombuffer(data, np.uint8), np.array(starts, np.int64))
         taken = records.offsets_taken()
         ours = self._are_ours(records) & (taken > 0)
-        first, behind = records.queue_offset, records.queue_offset + taken
-        reached = np.maximum.accumulate(np.append(self.entry, behind))
+        first, after = records.queue_offset, records.queue_offset + taken
+        reached = np.maximum.accumulate(np.append(self.entry, after))
         due = reached[:-1]
-        is_due = (first == due) & (behind - 1 <= self.last)
+        is_due = (first == due) & (after - 1 <= self.last)
         is_batch = records.has(INNER_BATCH)
         if is_batch.any():
             is_due &= _are_followed(records, ours, taken) | ~is_batch
-        is_repeat = (first < due) & (behind <= due)
+        is_repeat = (first < due) & (after <= due)
         count = _leading(ours & (due <= self.last) & (is_due | is_repeat))
         if count:
             self._keep_some(records, np.flatnonzero(is_due[:count]))
-            self.at, self.entry = int(records.end[count - 1]), int(reached[count])
+            self.position, self.entry = int(records.end[count - 1]), int(reached[count])
         wide = min(4 * self._stride, _MOST_STRIDE)
         self._stride = wide if count == len(starts) else _LEAST_STRIDE
         return count > 0
 
-    def _pass_one(self, data: bytearray, room: int, *, is_all: bool) -> bool:
-        """Pass over what is not simply due; tell whether something was decided."""
-        at = self.at
-        if is_coda(data, at) and at + CODA_BYTES <= len(data):
-            self.at += CODA_BYTES
+    def _pass_one(self, data: bytearray, limit: int, *, is_complete: bool) -> bool:
+        """Pass a coda, a record or damage; return whether that needs no more data."""
+        position = self.position
+        if is_coda(data, position) and position + CODA_BYTES <= len(data):
+            self.position += CODA_BYTES
             return True
-        if at + HEADER_BYTES > len(data):
+        if position + HEADER_BYTES > len(data):
             return False
-        header = _HEADER.unpack_from(data, at)
+        header = _HEADER.unpack_from(data, position)
         size, offset = header[0], header[5]
-        if not self._is_header(header, at) or size > room - at:
-            return self._damage(data, room, *self._header_fault(header, at, room))
-        if at + size > len(data):
+        if not self._is_header(header, position) or size > limit - position:
+            fault = self._header_fault(header, position, limit)
+            return self._damage(data, limit, *fault)
+        if position + size > len(data):
             fault = f"entry {offset} of {size} bytes", END
-            return is_all and self._damage(data, room, *fault)
-        records = read(np.frombuffer(data, np.uint8), np.array([at]))
+            return is_complete and self._damage(data, limit, *fault)
+        records = read(np.frombuffer(data, np.uint8), np.array([position]))
         taken = int(records.offsets_taken()[0])
         if not taken or not self._are_ours(records)[0]:
             expected = f"a record of topic {self.queue.topic} of {size} bytes"
-            found = "one whose parts are not that"
-            return self._damage(data, room, expected, found)
-        return self._pass_record(data, room, at + size, offset, taken, is_all=is_all)
+            found = "a record whose parts do not add up to that"
+            return self._damage(data, limit, expected, found)
+        return self._pass_record(
+            data, limit, position + size, offset, taken, is_complete=is_complete
+        )
 
     def _pass_record(
         self,
         data: bytearray,
-        room: int,
+        limit: int,
         end: int,
         first: int,
         taken: int,
         *,
-        is_all: bool,
+        is_complete: bool,
     ) -> bool:
-        """Pass over a record that is sound; its offsets may be any."""
-        behind = first + taken
-        if behind <= self.entry:
-            self.at = end
+        """Pass a sound record, which may have any offsets."""
+        after = first + taken
+        if after <= self.entry:
+            self.position = end
             return True
-        is_batch = _is_batch(data, self.at)
+        is_batch = _is_batch(data, self.position)
         if first != self.entry or is_batch:
-            after = end + CODA_BYTES if is_coda(data, end) else end
-            needed = end - self.at if is_batch else HEADER_BYTES
-            if not is_all and len(data) < min(after + needed, room):
+            following = end + CODA_BYTES if is_coda(data, end) else end
+            needed = end - self.position if is_batch else HEADER_BYTES
+            if not is_complete and len(data) < min(following + needed, limit):
                 return False
-            if not self._is_believed(data, after, first, behind):
-                what = f"a record of entry {self.entry}", f"one of {first}"
-                self._note(
-                    *what if taken == 1 else (what[0], f"{what[1]}-{behind - 1}")
-                )
-                self.at = end
+            if not self._is_believed(data, following, first, after):
+                expected, found = f"a record of entry {self.entry}", f"one of {first}"
+                self._note(expected, found if taken == 1 else f"{found}-{after - 1}")
+                self.position = end
                 return True
             if first > self.entry:
                 last = min(first - 1, self.last)
                 self._lose(last, f"entry {self.entry}", f"entry {first}")
             if first > self.last:
-                return True  # it is for the next run
+                return True  # the record belongs to the next run
         self._fault = None
         self._keep(end)
-        self.entry = behind
+        self.entry = after
         return True
 
     def _is_believed(
-        self, data: bytearray, after: int, first: int, behind: int
+        self, data: bytearray, following: int, first: int, after: int
     ) -> bool:
-        """Tell whether to believe a record that skips offsets, or takes many.
+        """Return whether to believe a record that skips offsets, or takes many.
 
-        Of what comes behind the run nothing is known where that run is loaded alone.
+        If the run is loaded alone, nothing is known of the records after it.
+
+        Args:
+            data: The bytes that have arrived so far.
+            following: Start of the next record.
+            first: First queue offset of the record.
+            after: Queue offset after the record's last one.
+
         """
         if first < self.entry and (self.pieces or self.holes):
-            return False  # it has what the run has already
-        if self._is_again(data, after, behind - first):
+            return False  # the run already has some of these offsets
+        if self._is_repeated(data, following, after - first):
             return True
-        due = self._offset(data, after)
-        if first <= self.last < behind:
+        due = self._offset(data, following)
+        if first <= self.last < after:
             return due is None or not self.entry <= due <= self.last
-        if after + HEADER_BYTES > len(data):
+        if following + HEADER_BYTES > len(data):
             return first > self.last
-        return due == behind
+        return due == after
 
-    def _is_again(self, data: bytearray, after: int, taken: int) -> bool:
-        """Tell whether an inner batch comes a second time, whatever its body."""
-        if not _is_batch(data, self.at) or self._offset(data, after) is None:
+    def _is_repeated(self, data: bytearray, following: int, taken: int) -> bool:
+        """Return whether the next record repeats an inner batch; ignore the body."""
+        if not _is_batch(data, self.position) or self._offset(data, following) is None:
             return False
-        one, other = (data[at : at + HEADER_BYTES] for at in (self.at, after))
-        if one[:_PLACE_AT] + one[_FLAG_AT:] != other[:_PLACE_AT] + other[_FLAG_AT:]:
+        header, other = (
+            data[start : start + HEADER_BYTES] for start in (self.position, following)
+        )
+        if (
+            header[:_LOG_OFFSET_START] + header[_FLAG_START:]
+            != other[:_LOG_OFFSET_START] + other[_FLAG_START:]
+        ):
             return False
-        if after + int.from_bytes(other[:4], "big") > len(data):
+        if following + int.from_bytes(other[:4], "big") > len(data):
             return False
-        found = read(np.frombuffer(data, np.uint8), np.array([after]))
-        return int(found.offsets_taken()[0]) == taken
+        records = read(np.frombuffer(data, np.uint8), np.array([following]))
+        return int(records.offsets_taken()[0]) == taken
 
-    def _offset(self, data: bytearray, at: int) -> int | None:
-        """Return the queue offset that a header has, if there is one."""
-        if at + HEADER_BYTES > len(data):
+    def _offset(self, data: bytearray, position: int) -> int | None:
+        """Return the queue offset of the header at a position; None if none."""
+        if position + HEADER_BYTES > len(data):
             return None
-        header = _HEADER.unpack_from(data, at)
+        header = _HEADER.unpack_from(data, position)
         offset: int = header[5]
-        return offset if self._is_header(header, at) else None
+        return offset if self._is_header(header, position) else None
 
-    def _damage(self, data: bytearray, room: int, expected: str, found: str) -> bool:
-        """Look for the next record; tell whether there may be one."""
+    def _damage(self, data: bytearray, limit: int, expected: str, found: str) -> bool:
+        """Search for the next record; return whether a possible one was found."""
         self._note(expected, found)
-        at = self.at + 1
-        while (magic := data.find(_MAGIC_START, at + _MAGIC_AT)) >= 0:
-            at = magic - _MAGIC_AT
-            if at + HEADER_BYTES > len(data):
+        position = self.position + 1
+        while (magic := data.find(_MAGIC_PREFIX, position + _MAGIC_START)) >= 0:
+            position = magic - _MAGIC_START
+            if position + HEADER_BYTES > len(data):
                 break
-            header = _HEADER.unpack_from(data, at)
-            if self._is_header(header, at) and header[0] <= room - at:
-                self.at = at
+            header = _HEADER.unpack_from(data, position)
+            if self._is_header(header, position) and header[0] <= limit - position:
+                self.position = position
                 return True
-            at += 1
-        # What may be the beginning of a header is looked at again with what follows.
-        self.at = max(self.at, len(data) - HEADER_BYTES)
+            position += 1
+        # The last bytes may be the beginning of a header: search them again later.
+        self.position = max(self.position, len(data) - HEADER_BYTES)
         return False
 
-    def _is_header(self, header: tuple[int, ...], at: int) -> bool:
-        size, magic, _, queue_id, _, offset, place, _ = header
+    def _is_header(self, header: tuple[int, ...], position: int) -> bool:
+        size, magic, _, queue_id, _, offset, log_offset, _ = header
         return (
             magic in (V1, V2)
-            and place == self.base + at
+            and log_offset == self.base + position
             and queue_id == self.queue.id
             and size >= LEAST_BYTES
             and offset >= 0
         )
 
     def _are_ours(self, records: Records) -> Bools:
-        """Tell which records are sound, of this queue, and where they say to be."""
+        """Return which records are sound, of this queue, and at their stated offset."""
         start = records.start
         magic = records.int32(start + 4) & 0xFFFFFFFF
         ours: Bools = records.sound & ((magic == V1) | (magic == V2))
@@ -271,63 +292,63 @@ class Walk:
         ours &= records.int64(start + 28) == start + self.base
         topic = np.frombuffer(self.queue.topic.encode(), np.uint8)
         ours &= records.topic_end - records.topic == len(topic)
-        places: Ints = records.topic[ours][:, None] + np.arange(len(topic))
-        ours[ours] = (records.buffer[places] == topic).all(axis=1)
+        indexes: Ints = records.topic[ours][:, None] + np.arange(len(topic))
+        ours[ours] = (records.buffer[indexes] == topic).all(axis=1)
         return ours
 
     def _keep_some(self, records: Records, lanes: Ints) -> None:
-        """Pass to the last of these records, which belong to the run."""
+        """Keep these records, which belong to the run, and pass the last of them."""
         start, end = records.start[lanes], records.end[lanes]
         apart = np.flatnonzero(start[1:] != end[:-1])
         begins = start[np.append(0, apart + 1)[: len(lanes)]]
         ends = end[np.append(apart, len(lanes) - 1)[: len(lanes)]]
-        for self.at, stop in zip(begins.tolist(), ends.tolist(), strict=True):
+        for self.position, stop in zip(begins.tolist(), ends.tolist(), strict=True):
             self._keep(stop)
 
     def _keep(self, end: int) -> None:
-        """Pass over records that belong to the run."""
-        start, self.at = self.at, end
+        """Keep the records up to `end`, which belong to the run, and pass them."""
+        start, self.position = self.position, end
         if self.pieces and self.pieces[-1][1] == start:
             start, _ = self.pieces.pop()
         self.pieces.append((start, end))
 
     def _note(self, expected: str, found: str) -> None:
-        """Remember the first thing that is wrong since the last record."""
+        """Remember a fault, if it is the first since the last record."""
         if self._fault is None:
-            self._fault = self.at, expected, found
+            self._fault = self.position, expected, found
 
     def _lose(self, last: int, expected: str, found: str) -> None:
-        """Give up the entries up to `last`, for what was noted first, or this."""
-        at, expected, found = self._fault or (self.at, expected, found)
-        self.holes.append(Hole(at, self.entry, last, expected, found))
+        """Report the entries up to `last` as lost, with the noted fault or this one."""
+        position, expected, found = self._fault or (self.position, expected, found)
+        self.holes.append(Hole(position, self.entry, last, expected, found))
         self.entry, self._fault = last + 1, None
 
     def _header_fault(
-        self, header: tuple[int, ...], at: int, room: int
+        self, header: tuple[int, ...], position: int, limit: int
     ) -> tuple[str, str]:
-        size, magic, _, queue_id, _, offset, place, _ = header
+        size, magic, _, queue_id, _, offset, log_offset, _ = header
         return (
-            f"a record of entry {self.entry} of queue {self.queue.id} at place "
-            f"{self.base + at} of up to {room - at} bytes",
-            f"one of entry {offset} of queue {queue_id} at place {place} of {size} "
+            f"a record of entry {self.entry} of queue {self.queue.id} at byte "
+            f"{self.base + position} of at most {limit - position} bytes",
+            f"one of entry {offset} of queue {queue_id} at byte {log_offset} of {size} "
             f"bytes, with magic {magic:#x}",
         )
 
 
 def _are_followed(records: Records, ours: Bools, taken: Ints) -> Bools:
-    """Tell which go before the record of the next offset, or before themselves."""
-    first, behind = records.queue_offset, records.queue_offset + taken
+    """Return which records precede the next offset's record, or their own copy."""
+    first, after = records.queue_offset, records.queue_offset + taken
     is_same = first[1:] == first[:-1]
     is_same &= taken[1:] == taken[:-1]
-    for at in (0, 4, 8, 16, _FLAG_AT):
-        value = records.int32(records.start + at)
+    for field_start in (0, 4, 8, 16, _FLAG_START):
+        value = records.int32(records.start + field_start)
         is_same &= value[1:] == value[:-1]
-    return np.append(ours[1:] & (is_same | (first[1:] == behind[:-1])), False)
+    return np.append(ours[1:] & (is_same | (first[1:] == after[:-1])), False)
 
 
-def _is_batch(data: bytearray, at: int) -> bool:
-    """Tell whether a record is an inner batch, by its system flag."""
-    flag = int.from_bytes(data[at + _FLAG_AT : at + HEADER_BYTES], "big")
+def _is_batch(data: bytearray, position: int) -> bool:
+    """Return whether a record is an inner batch, by its system flag."""
+    flag = int.from_bytes(data[position + _FLAG_START : position + HEADER_BYTES], "big")
     return flag & INNER_BATCH == INNER_BATCH
 
 

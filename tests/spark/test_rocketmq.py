@@ -184,7 +184,7 @@ def test_what_of_the_queues(
     [
         pytest.param(
             {"topic": "TopicB"},
-            "topic='TopicB': no tiered queue of it.*there is Default",
+            "topic='TopicB': matches no tiered queue.*tiered queues: Default",
             id="no such topic",
         ),
         pytest.param({"topic": "a//b"}, "give 'TopicA', 'TopicA/3'", id="no name"),
@@ -251,7 +251,7 @@ def test_a_segment_that_is_missing(spark: SparkSession, store: Store) -> None:
         if "broker-a/TopicA/0/COMMIT_LOG" in name
     ]
     (store.directory / names[1]).unlink()
-    with pytest.raises(PySparkException, match=r"SourceError.*commit log to go on"):
+    with pytest.raises(PySparkException, match=r"SourceError.*commit log to continue"):
         store.load(spark).count()
     found = found_in(store.load(spark, failOnDataLoss="false"))
     assert {queue: found[queue] for queue in QUEUES[1:]} == {

@@ -1,13 +1,13 @@
-"""Payloads that producers have encrypted.
+"""Decrypt payloads that producers have encrypted.
 
-    options           -> Decryption   where private keys are, or else   given.py
+    options           -> Decryption   paths of private keys, or else    options.py
     encrypted key     -> data key     by RSA-OAEP or by ECIES           private_keys.py
-    encrypted payload -> payload      by AES-GCM, in its place          decrypting.py
-    what stays so     -> a column     what it takes to decrypt it       column.py
+    encrypted payload -> payload      by AES-GCM, in the same buffer    decrypting.py
+    not decrypted     -> a column     what is needed to decrypt it      column.py
 
-A producer encrypts a payload, after compressing it, with a data key that it uses for
-hours, and the data key for everyone who may read. Private keys are read where they are
-used, by name of a file: nothing that identifies or holds rows has one in it.
+A producer compresses a payload, then encrypts it with a data key that it uses for
+hours. It encrypts the data key for each permitted reader. Private keys are read from
+files by the process that decrypts: nothing that identifies or holds rows contains one.
 
 Source: MessageCryptoBc of Apache Pulsar's client.
 """

@@ -1,4 +1,4 @@
-"""The column of what is delivered as it was encrypted: what it takes to decrypt it."""
+"""The column that holds what is needed to decrypt a payload delivered encrypted."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ ENCRYPTION = pa.field(
         ]
     ),
 )
-"""As Pulsar's EncryptionContext."""
+"""The same content as Pulsar's EncryptionContext."""
 
 
 class Sealed(TypedDict):
-    """What the metadata of an encrypted entry says of its payload.
+    """The metadata of an encrypted entry that describe its payload.
 
     Attributes:
-        keys: The data key by key name, encrypted for the owner of each.
-        algorithm: Which nobody has set yet.
+        keys: The encrypted data key by key name, encrypted for the owner of each name.
+        algorithm: The encryption algorithm; no known producer sets it.
         parameter: AES-GCM's initialization vector.
-        compression: Of what comes out.
-        uncompressedSize: Bytes, once that is decompressed.
-        batchSize: Messages in it; None if it is no batch.
+        compression: Compression of the decrypted payload.
+        uncompressedSize: Bytes of the payload after decryption and decompression.
+        batchSize: Number of messages in the payload; None if it is not a batch.
 
     """
 
@@ -50,7 +50,7 @@ class Sealed(TypedDict):
 
 
 def column(sealed: Mapping[int, Sealed], entry: Ints) -> pa.Array:
-    """Return the column for messages of these entries; null where not sealed."""
+    """Return the column for messages of these entries; null for decrypted ones."""
     lanes = list(sealed)
     if not np.isin(entry, lanes).any():
         return pa.nulls(len(entry), ENCRYPTION.type)

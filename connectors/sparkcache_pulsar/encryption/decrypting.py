@@ -1,11 +1,11 @@
-"""Decrypts the payloads of entries, each where it is.
+"""Decrypt the payloads of entries, in their buffer.
 
-It is done before anything else is done with payloads: what a producer encrypts may be
+Decryption is the first step of decoding a payload, because an encrypted payload may be
 compressed, a batch, or a chunk.
 
-Without its key an entry is a loss or, if that is asked for, stays what it is: then it
-looks like a message that is neither compressed nor a batch. An entry that is damaged
-is a loss in either case.
+Without its key an entry is a loss or, if the options ask for it, is delivered
+encrypted, as a message that is neither compressed nor a batch. A damaged entry is
+always a loss.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ PARAMETER_BYTES = 12
 TAG_BYTES = 16
 
 MAX_ENCRYPTED_KEY_BYTES = 4096
-"""An RSA key of 16,384 bits makes half of it. What is longer is not worth remembering.
+"""Twice the size for an RSA key of 16,384 bits; longer ones are not worth remembering.
 """
 
 _NAME, _VALUE = 1, 2
 _KEY_FIELDS = {_NAME: Kind.RANGE, _VALUE: Kind.RANGE}
-_MAX_NAMES, _MAX_NAME = 5, 60  # in a message
+_MAX_NAMES, _MAX_NAME = 5, 60  # in an error message
 
 
 def decrypt(
     entries: Entries, decryption: Decryption, faults: Faults
 ) -> dict[int, Sealed]:
-    """Decrypt what there are keys for; return what is to be delivered without.
+    """Decrypt the entries that have keys; return those to deliver encrypted, by lane.
 
-    Raises SourceError if a private key that is needed cannot be read.
+    Raises SourceError if a needed private key cannot be read.
     """
     if not len(entries.metadata.repeated[fields.ENCRYPTION_KEYS].lane):
         return {}
@@ -53,15 +53,15 @@ def decrypt(
 
 
 class _DataKeys:
-    """Finds data keys with the private keys there are."""
+    """Data keys that the configured private keys can decrypt."""
 
     def __init__(self, decryption: Decryption) -> None:
-        self._any = decryption.path
-        self._by_name = dict(decryption.paths)
+        self._default_path = decryption.path
+        self._paths = dict(decryption.paths)
         self._files: dict[str, KeyFile] = {}
 
     def find(self, encrypted: dict[str, bytes]) -> DataKey | str:
-        """Return the data key of an entry, or what there is instead."""
+        """Return the data key of an entry, or why none can be decrypted."""
         tried = dict.fromkeys(filter(None, map(self._path, encrypted)))
         for name, data in encrypted.items():
             if path := self._path(name):
@@ -70,12 +70,12 @@ class _DataKeys:
                     return key
         if tried:
             return f"{', '.join(map(repr, tried))}, which it is not encrypted for"
-        if self._by_name:
-            return f"private keys for {_some(self._by_name)} alone"
+        if self._paths:
+            return f"private keys only for {_listed(self._paths)}"
         return "no private key"
 
     def _path(self, name: str) -> str:
-        return self._any or self._by_name.get(name, "")
+        return self._default_path or self._paths.get(name, "")
 
     def _open(self, path: str, data: bytes) -> DataKey | None:
         require_cryptography()
@@ -100,18 +100,18 @@ class _Decrypter:
     def run(self) -> dict[int, Sealed]:
         sealed = {}
         for lane, keys in self._encrypted_keys().items():
-            found = self._keys.find(keys)
-            if not isinstance(found, str):
-                self._decrypt(lane, found)
+            data_key = self._keys.find(keys)
+            if not isinstance(data_key, str):
+                self._decrypt(lane, data_key)
             elif self._consume and not self._entries.is_chunk[lane]:
-                sealed[lane] = self._leave(lane, keys)
+                sealed[lane] = self._keep_sealed(lane, keys)
             else:
-                self._give_up(lane, keys, found)
+                self._add_fault(lane, keys, data_key)
         self._entries.delivered &= self._faults.sound
         return sealed
 
     def _encrypted_keys(self) -> dict[int, dict[str, bytes]]:
-        """Return the data key of each entry, by whom it is encrypted for."""
+        """Return the encrypted data keys of each entry, by key name."""
         buffer = self._entries.buffer
         listed = self._entries.metadata.repeated[fields.ENCRYPTION_KEYS]
         end = listed.start + listed.length
@@ -126,16 +126,16 @@ class _Decrypter:
         sound = np.flatnonzero(self._faults.sound[listed.lane])
         ranges = (listed.lane, name.start, name.length, value.start, value.length)
         keys: dict[int, dict[str, bytes]] = {}
-        for lane, at, size, value_at, value_size in zip(
+        for lane, start, size, value_start, value_size in zip(
             *(column[sound].tolist() for column in ranges), strict=True
         ):
-            text = buffer[at : at + size].tobytes().decode(errors="replace")
-            data = buffer[value_at : value_at + value_size].tobytes()
+            text = buffer[start : start + size].tobytes().decode(errors="replace")
+            data = buffer[value_start : value_start + value_size].tobytes()
             keys.setdefault(lane, {})[text] = data
         return keys
 
     def _decrypt(self, lane: int, key: DataKey) -> None:
-        """Put the payload where the encrypted one begins; it is shorter by its tag."""
+        """Overwrite the encrypted payload with the decrypted one, which has no tag."""
         entries = self._entries
         parameter = self._bytes(lane, fields.ENCRYPTION_PARAM)
         start, end = int(entries.start[lane]), int(entries.end[lane])
@@ -143,10 +143,10 @@ class _Decrypter:
             expected = f"an encryption_param of {PARAMETER_BYTES} bytes"
             self._faults.add(lane, expected, f"one of {len(parameter)}")
         elif end - start < TAG_BYTES:
-            expected = f"an encrypted payload with {TAG_BYTES} bytes of tag"
+            expected = f"an encrypted payload with a tag of {TAG_BYTES} bytes"
             self._faults.add(lane, expected, f"{end - start} bytes")
         elif (payload := key.open(parameter, entries.buffer[start:end].data)) is None:
-            expected = "an encrypted payload that its tag is of"
+            expected = "an encrypted payload that matches its tag"
             self._faults.add(lane, expected, "one that was changed or cut off")
         else:
             end = start + len(payload)
@@ -155,8 +155,8 @@ class _Decrypter:
             if entries.codec[lane] == codecs.NONE:
                 entries.decoded_bytes[lane] = len(payload)
 
-    def _leave(self, lane: int, keys: dict[str, bytes]) -> Sealed:
-        """Make an entry one plain message of what it is."""
+    def _keep_sealed(self, lane: int, keys: dict[str, bytes]) -> Sealed:
+        """Turn an entry into one plain message that is still encrypted."""
         entries = self._entries
         numbers, ranges = entries.metadata.numbers, entries.metadata.ranges
         codec, size = numbers[fields.COMPRESSION], numbers[fields.UNCOMPRESSED_SIZE]
@@ -179,10 +179,10 @@ class _Decrypter:
         entries.decoded_bytes[lane] = entries.end[lane] - entries.start[lane]
         return sealed
 
-    def _give_up(self, lane: int, keys: dict[str, bytes], found: str) -> None:
-        expected = f"a private key for {_some(keys)} (option privateKey)"
+    def _add_fault(self, lane: int, keys: dict[str, bytes], found: str) -> None:
+        expected = f"a private key for {_listed(keys)} (option privateKey)"
         if self._consume:
-            found += "; it is a chunk, which cannot be consumed as it is"
+            found += "; it is a chunk, which cannot be consumed encrypted"
         else:
             expected += ", or cryptoFailureAction=consume"
         self._faults.add(lane, expected, f"an encrypted message, and {found}")
@@ -193,8 +193,8 @@ class _Decrypter:
         return self._entries.buffer[start : start + length].tobytes()
 
 
-def _some(names: Iterable[str]) -> str:
-    """Write names down; whoever chose them may have chosen long ones."""
+def _listed(names: Iterable[str]) -> str:
+    """Return names for an error message; producers may choose many and long ones."""
     names = list(names)
     texts = [repr(name[:_MAX_NAME]) for name in names[:_MAX_NAMES]]
     return ", ".join(texts) + (", ..." if len(names) > _MAX_NAMES else "")

@@ -1,15 +1,15 @@
-"""ECIES, as the cipher of that name in Bouncy Castle does it by default.
+"""Decrypt ECIES, in the default form of Bouncy Castle's cipher of that name.
 
     sealed  = ephemeral public key | ciphertext | tag
     keys    = KDF2-SHA1(ephemeral public key | shared x-coordinate)
-            = 128 bits for the tag, then as many as the ciphertext has
+            = 128 bits for the tag, then as many as the ciphertext is long
     message = ciphertext xor the second key
     tag     = HMAC-SHA1(first key, ciphertext | eight bytes of 0)
 
 The eight bytes are the length of an encoding vector, which is not used.
 
-Source: IEEE P1363a (DHAES mode) and Bouncy Castle's IESEngine, with the parameters that
-MessageCryptoBc gives it. KDF2 is ANSI X9.63's function.
+Source: IEEE P1363a (DHAES mode) and Bouncy Castle's IESEngine, with the parameters of
+MessageCryptoBc. KDF2 is ANSI X9.63's function.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def unseal(key: ec.EllipticCurvePrivateKey, sealed: bytes) -> bytes:
     ciphertext, tag = rest[:-_TAG_BYTES], rest[-_TAG_BYTES:]
     theirs = ec.EllipticCurvePublicKey.from_encoded_point(key.curve, point)
     shared = key.exchange(ec.ECDH(), theirs)
-    sha1 = SHA1()  # noqa: S303 - what Pulsar has chosen
+    sha1 = SHA1()  # noqa: S303 - required by Pulsar
     derivation = X963KDF(sha1, _TAG_KEY_BYTES + len(ciphertext), None)
     keys = derivation.derive(point + shared)
     proof = HMAC(keys[:_TAG_KEY_BYTES], sha1)
@@ -43,6 +43,6 @@ def unseal(key: ec.EllipticCurvePrivateKey, sealed: bytes) -> bytes:
     try:
         proof.verify(tag)
     except InvalidSignature:
-        raise ValueError("it was sealed for another key, or changed") from None
+        raise ValueError("the message was sealed for another key, or changed") from None
     pairs = zip(ciphertext, keys[_TAG_KEY_BYTES:], strict=True)
-    return bytes(one ^ other for one, other in pairs)
+    return bytes(byte ^ key_byte for byte, key_byte in pairs)

@@ -1,4 +1,4 @@
-"""The options that say how payloads are decrypted, as the text that travels."""
+"""The options for decrypting payloads, and the text in which they are shipped."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ _FAIL, _CONSUME = "fail", "consume"
 
 
 class Decryption(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Where private keys are, and what becomes of messages that there is none for.
+    """Paths of private keys, and how to treat messages that no key decrypts.
 
     Attributes:
-        path: The file of the key that is tried, whatever its name.
-        paths: Name and file of each key, by name; instead of `path`.
-        consume: Whether such messages are delivered as they are, or are losses.
+        path: The file of the only key, which is used for every key name.
+        paths: Name and file of each key, sorted by name; instead of `path`.
+        consume: Whether messages without a key are delivered encrypted; else they are
+            losses.
 
     """
 
@@ -36,14 +37,14 @@ class Decryption(msgspec.Struct, frozen=True, omit_defaults=True):
     consume: bool = False
 
     def with_rest(self, rest: str) -> str:
-        """Return the text `rest`, with what `parse` takes in front if that is much."""
+        """Return `rest`; unless all fields have defaults, after a line for `parse`."""
         if self == Decryption():
             return rest
         return f"{_LINE}{msgspec.json.encode(self).decode()}\n{rest}"
 
     @classmethod
     def parse(cls, text: str) -> tuple[Decryption, str]:
-        """Take it off the front of a text, and return the rest as well."""
+        """Parse the first line of a text; return the options and the rest."""
         if not text.startswith(_LINE):
             return cls(), text
         line, _, rest = text.partition("\n")
@@ -51,12 +52,13 @@ class Decryption(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def decryption(options: Mapping[str, str]) -> Decryption:
-    """Return what options say; raises ConfigError."""
+    """Read the options for decryption; raises ConfigError."""
     consume = _is_consume(options.get(FAILURE_ACTION, _FAIL))
     if consume and options.get("valueSchema"):
         raise ConfigError(
             f"option {FAILURE_ACTION}={_CONSUME}: delivers payloads that are still "
-            "encrypted, which the option valueSchema cannot decode; take one of them"
+            "encrypted, which the option valueSchema cannot decode; use only one of "
+            "the two options"
         )
     if PRIVATE_KEY not in options:
         return Decryption(consume=consume)
@@ -72,7 +74,7 @@ def _is_consume(text: str) -> bool:
     if action not in {_FAIL, _CONSUME}:
         hint = ""
         if action == "discard":
-            hint = "; to read on without such messages, set failOnDataLoss=false"
+            hint = "; to skip such messages, set failOnDataLoss=false"
         raise ConfigError(
             f"option {FAILURE_ACTION}={text!r}: must be {_FAIL} or {_CONSUME}{hint}"
         )
@@ -81,22 +83,22 @@ def _is_consume(text: str) -> bool:
 
 def _paths(text: str) -> tuple[tuple[str, str], ...]:
     try:
-        given: Any = json.loads(text)
+        raw_paths: Any = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"option {PRIVATE_KEY}: no JSON: {error}") from error
-    if not given or not all(isinstance(path, str) for path in given.values()):
+        raise ConfigError(f"option {PRIVATE_KEY}: not JSON: {error}") from error
+    if not raw_paths or not all(isinstance(path, str) for path in raw_paths.values()):
         raise ConfigError(
             f'option {PRIVATE_KEY}: as JSON it must be {{"key name": "path", ...}}'
         )
-    return tuple((name, _path(given[name])) for name in sorted(given))
+    return tuple((name, _path(raw_paths[name])) for name in sorted(raw_paths))
 
 
 def _path(text: str) -> str:
-    """Return a file's path. What may be a key itself is not repeated."""
+    """Return a file's path; errors do not repeat a text that may be a key itself."""
     if "-----BEGIN" in text or "\n" in text or text.startswith("data:"):
         raise ConfigError(
-            f"option {PRIVATE_KEY}: is a key; must be the path of a file with one, "
-            "because options are written to plans and logs"
+            f"option {PRIVATE_KEY}: the value is a key; it must be the path of a file "
+            "with a key, because options are written to plans and logs"
         )
     path = unquote(urlsplit(text).path) if text.startswith("file:") else text
     if not path or "\0" in path:

@@ -1,7 +1,7 @@
-"""Private keys in files, and the data keys that they open. Needs `cryptography`.
+"""Private keys in files, and the data keys that they decrypt. Needs `cryptography`.
 
-Files are read once, and again when they change; data keys are remembered by their
-encrypted bytes, for as long as the process lives.
+Files are read once, and again when they change. Data keys are remembered by their
+encrypted bytes, in this process.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MAX_FILE_BYTES = 1 << 20
 
 
 class KeyFile(NamedTuple):
-    """One version of a file."""
+    """One version of a file with a private key."""
 
     path: str
     inode: int
@@ -34,25 +34,25 @@ class KeyFile(NamedTuple):
 
     @classmethod
     def at(cls, path: str) -> KeyFile:
-        """Look at a file; raises SourceError if it cannot be one with a key."""
+        """Return a file's version; raises SourceError if it cannot hold a key."""
         try:
-            found = Path(path).stat()
+            status = Path(path).stat()
         except OSError as error:
             raise _source_error(path, error) from error
-        if not stat.S_ISREG(found.st_mode) or found.st_size > _MAX_FILE_BYTES:
-            limit = f"no file of at most {_MAX_FILE_BYTES} bytes"
-            raise SourceError(path, expected=_PEM, found=limit)
-        return cls(path, found.st_ino, found.st_mtime_ns, found.st_size)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > _MAX_FILE_BYTES:
+            found = f"no regular file of at most {_MAX_FILE_BYTES} bytes"
+            raise SourceError(path, expected=_PEM, found=found)
+        return cls(path, status.st_ino, status.st_mtime_ns, status.st_size)
 
 
 class DataKey:
-    """What payloads are encrypted with."""
+    """The symmetric key that payloads are encrypted with."""
 
     def __init__(self, key: bytes) -> None:
         self._cipher = AESGCM(key)
 
     def open(self, parameter: bytes, payload: memoryview) -> bytes | None:
-        """Decrypt a payload; None if it is not what was encrypted with this key."""
+        """Decrypt a payload; None if it was changed, or encrypted with another key."""
         try:
             return self._cipher.decrypt(parameter, payload, None)
         except InvalidTag:
@@ -61,9 +61,9 @@ class DataKey:
 
 @lru_cache(maxsize=256)
 def open_data_key(file: KeyFile, encrypted: bytes) -> DataKey | None:
-    """Decrypt a data key; None if it is not for this private key.
+    """Decrypt a data key; None if it was encrypted for another private key.
 
-    Raises SourceError if the file has no such key.
+    Raises SourceError if the file has no usable private key.
     """
     key = _private_key(file)
     try:
@@ -75,7 +75,7 @@ def open_data_key(file: KeyFile, encrypted: bytes) -> DataKey | None:
 
 
 def _oaep() -> padding.OAEP:
-    sha1 = SHA1()  # noqa: S303 - what Pulsar has chosen
+    sha1 = SHA1()  # noqa: S303 - required by Pulsar
     return padding.OAEP(padding.MGF1(sha1), sha1, label=None)
 
 
@@ -86,13 +86,13 @@ def _private_key(file: KeyFile) -> rsa.RSAPrivateKey | ec.EllipticCurvePrivateKe
     except OSError as error:
         raise _source_error(file.path, error) from error
     except TypeError as error:
-        found = "one that has a password"
+        found = "a private key that has a password"
         raise SourceError(file.path, expected=_PEM, found=found) from error
     except (ValueError, UnsupportedAlgorithm) as error:
-        found = f"what does not parse as such: {error}"
+        found = f"a file that does not parse as such: {error}"
         raise SourceError(file.path, expected=_PEM, found=found) from error
     if not isinstance(key, rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey):
-        found = f"{type(key).__name__}, which is neither of RSA nor of EC"
+        found = f"{type(key).__name__}, which is neither an RSA nor an EC key"
         raise SourceError(file.path, expected=_PEM, found=found)
     return key
 

@@ -1,10 +1,10 @@
-"""The package that decrypting takes."""
+"""The package that decryption requires."""
 
 from sparkcache.errors import ConfigError
 
 
 def require_cryptography() -> None:
-    """Raise ConfigError if it is missing."""
+    """Raise ConfigError if `cryptography` is missing."""
     try:
         from cryptography.hazmat.primitives.ciphers import aead  # noqa: F401
     except ImportError as error:

@@ -1,11 +1,11 @@
-"""Values as what the producers' schema says they are.
+"""Decode values with the producers' schema.
 
-    options      -> Spec         what was given, in one form          given.py, spec.py
-    definition   -> tree         Avro's notation, for AVRO and JSON   notation.py
-    payloads     -> Decoded      a column, and what did not decode    decoders.py
+    options      -> Spec        the schema in one form               options.py, spec.py
+    definition   -> tree        Avro's notation, for AVRO and JSON   notation.py
+    payloads     -> Decoded     a column and the faults              decoders.py
 
-A `Spec` is what identifies decoding: it holds the schema itself, so executors need
-nothing but the string that it travels in.
+A `Spec` identifies how values are decoded. It contains the schema itself, so executors
+need only the string to which it is serialized.
 """
 
 from sparkcache_pulsar.schemas.options import OPTION_NAMES, decoding

@@ -1,4 +1,4 @@
-"""How values of Avro's types lie in Arrow."""
+"""The Arrow types of values of Avro's types."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _LEAVES = {
 
 @lru_cache(maxsize=1024)
 def shape(definition: Definition) -> Shape:
-    """Return how values of a type lie in Arrow."""
+    """Return the Arrow types of values of a definition."""
     match definition:
         case Leaf():
             return _LEAVES[definition]
@@ -50,11 +50,11 @@ def shape(definition: Definition) -> Shape:
             return shapes.decimals(precision, scale)
         case Fixed(is_uuid=is_uuid):
             return shapes.UUIDS if is_uuid else plain(pa.binary())
-        case Nullable(of=of):
-            return shape(of)
+        case Nullable(inner=inner):
+            return shape(inner)
         case Array(items=items):
             return shapes.listed(shape(items))
         case Map(values=values):
             return shapes.mapped(shape(values))
         case Record(fields=fields):
-            return shapes.record([(name, shape(of)) for name, of in fields])
+            return shapes.record([(name, shape(field)) for name, field in fields])

@@ -1,9 +1,8 @@
-"""Values of AVRO schemas: one datum each, without a header.
+"""Decode values of AVRO schemas: one datum each, without a header.
 
-Most are read side by side, by avro_lanes.py. Those with long arrays are left to
-fastavro, one by one. Both read what values are encoded as: enums as integers, dates and
-decimals as what they are made of. What these mean is found for a column at once; see
-shapes.py.
+avro_lanes.py decodes most values, many at once. fastavro decodes those with long
+arrays, one by one. Both return values as they are encoded: enums and dates as integers,
+decimals as bytes. shapes.py then converts a whole column to its final type.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import pyarrow as pa
 from sparkcache.errors import ConfigError
 from sparkcache_pulsar.schemas.avro_lanes import Lanes
 from sparkcache_pulsar.schemas.avro_shapes import shape
-from sparkcache_pulsar.schemas.decoded import NOT_HELD, Decoded, decode_each
+from sparkcache_pulsar.schemas.decoded import CONVERSION_ERRORS, Decoded, decode_each
 from sparkcache_pulsar.schemas.definitions import (
     Array,
     Decimal,
@@ -47,7 +46,7 @@ _MALFORMED = (
 
 
 class AvroDecoder:
-    """Decodes data of one Avro type; raises ConfigError if fastavro is missing."""
+    """Decoder of data of one Avro type; raises ConfigError if fastavro is missing."""
 
     expected = "a value of the AVRO schema"
 
@@ -73,39 +72,39 @@ class AvroDecoder:
 
     def decode(self, payloads: pa.Array) -> Decoded:
         """Decode payloads."""
-        lanes = Lanes.of(payloads)
+        lanes = Lanes.from_payloads(payloads)
         active = payloads.is_valid().to_numpy(zero_copy_only=False)
         stored = lanes.read_all(self._definition, active)
         faults = lanes.failed
         try:
-            found = self._shape.finished(stored)
-            left = sorted(lanes.given_up - faults.keys())
-        except NOT_HELD:
-            # Some value is beyond its type. Which one is found one by one.
-            found = pa.nulls(len(payloads), self.type)
-            left = [row for row in np.flatnonzero(active).tolist() if row not in faults]
-        if not (left or faults):
-            return Decoded(found, {})
-        others = payloads.take(pa.array(left, pa.int64()))
-        alone = decode_each(others, self._shape, self._value, _MALFORMED)
-        faults |= {left[row]: what for row, what in alone.faults.items()}
-        place = np.arange(len(payloads))
-        place[left] = len(payloads) + np.arange(len(left))
+            column = self._shape.finished(stored)
+            rest = sorted(lanes.given_up - faults.keys())
+        except CONVERSION_ERRORS:
+            # Some value does not fit its type. Decode one by one to find it.
+            column = pa.nulls(len(payloads), self.type)
+            rest = [row for row in np.flatnonzero(active).tolist() if row not in faults]
+        if not (rest or faults):
+            return Decoded(column, {})
+        others = payloads.take(pa.array(rest, pa.int64()))
+        single = decode_each(others, self._shape, self._value, _MALFORMED)
+        faults |= {rest[row]: fault for row, fault in single.faults.items()}
+        indexes = np.arange(len(payloads))
+        indexes[rest] = len(payloads) + np.arange(len(rest))
         failed = np.zeros(len(payloads), np.bool_)
         failed[list(faults)] = True
-        both = pa.concat_arrays([found, alone.array])
-        return Decoded(both.take(pa.array(place, mask=failed)), faults)
+        both = pa.concat_arrays([column, single.array])
+        return Decoded(both.take(pa.array(indexes, mask=failed)), faults)
 
     def _value(self, payload: bytes) -> object:
         stream = BytesIO(payload)
         value: object = self._read(stream, self._schema)
         if stream.tell() != len(payload):
-            raise ValueError(f"{len(payload) - stream.tell()} bytes behind it")
+            raise ValueError(f"{len(payload) - stream.tell()} bytes after the value")
         return value
 
 
 def encoded_as(definition: Definition, numbers: Iterator[int]) -> _Encoded:
-    """Return the Avro schema of what a type is encoded as; `numbers` make names."""
+    """Return the Avro schema of a type's encoded form; `numbers` make unique names."""
     match definition:
         case Leaf(primitive=primitive):
             return primitive
@@ -115,8 +114,8 @@ def encoded_as(definition: Definition, numbers: Iterator[int]) -> _Encoded:
             return "bytes"
         case Fixed(size=size) | Decimal(size=size):
             return {"type": "fixed", "name": f"t{next(numbers)}", "size": size}
-        case Nullable(of=of, null_first=null_first):
-            encoded = encoded_as(of, numbers)
+        case Nullable(inner=inner, null_first=null_first):
+            encoded = encoded_as(inner, numbers)
             return ["null", encoded] if null_first else [encoded, "null"]
         case Array(items=items):
             return {"type": "array", "items": encoded_as(items, numbers)}
@@ -127,7 +126,7 @@ def encoded_as(definition: Definition, numbers: Iterator[int]) -> _Encoded:
                 "type": "record",
                 "name": f"t{next(numbers)}",
                 "fields": [
-                    {"name": name, "type": encoded_as(of, numbers)}
-                    for name, of in fields
+                    {"name": name, "type": encoded_as(field, numbers)}
+                    for name, field in fields
                 ],
             }

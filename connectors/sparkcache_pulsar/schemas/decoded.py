@@ -1,4 +1,4 @@
-"""A column of decoded values, and those that did not decode."""
+"""A column of decoded values, and the faults of the values that did not decode."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
 
     from sparkcache_pulsar.schemas.shapes import Shape
 
-NOT_HELD = (ValueError, TypeError, LookupError, ArithmeticError)
-"""What Arrow raises for values that a type does not hold; its own are among them."""
+CONVERSION_ERRORS = (ValueError, TypeError, LookupError, ArithmeticError)
+"""Errors that Arrow raises for values that do not fit a type, Arrow's own included."""
 
 
 @dataclass(slots=True)
 class Decoded:
-    """A column.
+    """A column of values.
 
     Attributes:
-        array: Null where the payload was, and for what did not decode.
+        array: The values; null for null payloads and for values that did not decode.
         faults: What was found instead of a value, by row.
 
     """
@@ -31,7 +31,7 @@ class Decoded:
 
 
 class Decoder(Protocol):
-    """Decodes the payloads of one schema."""
+    """Decoder of the payloads of one schema."""
 
     @property
     def type(self) -> pa.DataType:
@@ -39,7 +39,7 @@ class Decoder(Protocol):
 
     @property
     def expected(self) -> str:
-        """What each payload should be, for messages."""
+        """Description of a correct payload, for error messages."""
 
     def decode(self, payloads: pa.Array) -> Decoded:
         """Decode a binary array without an offset."""
@@ -51,7 +51,7 @@ def decode_each(
     value: Callable[[bytes], object],
     malformed: tuple[type[Exception], ...],
 ) -> Decoded:
-    """Decode payloads one by one; `value` raises what is `malformed`."""
+    """Decode payloads one by one; `value` raises the `malformed` errors."""
     faults: dict[int, str] = {}
     values: list[object] = []
     for row, payload in enumerate(payloads.to_pylist()):
@@ -64,20 +64,20 @@ def decode_each(
 
 
 def column(values: list[object], shape: Shape, faults: dict[int, str]) -> pa.Array:
-    """Make a column; adds to `faults` the values that its type does not hold."""
+    """Return a column; add to `faults` the values that do not fit its type."""
     return _part(values, shape, faults, 0)
 
 
 def _part(
     values: list[object], shape: Shape, faults: dict[int, str], first_row: int
 ) -> pa.Array:
-    """Make a part of a column. One that fails is halved, down to the values at fault.
+    """Return a part of a column; if that fails, cut it in two, down to single values.
 
-    There is hardly ever one, so nothing is checked before.
+    Failures are rare, so values are not checked before.
     """
     try:
         return shape.finished(pa.array(values, shape.stored))
-    except NOT_HELD as error:
+    except CONVERSION_ERRORS as error:
         if len(values) == 1:
             faults[first_row] = brief(error)
             return pa.nulls(1, shape.shown)
@@ -91,6 +91,6 @@ def _part(
 
 
 def brief(error: Exception) -> str:
-    """Return what an error says, in a line."""
+    """Return the message of an error, shortened to one line."""
     text = " ".join(str(error).split()) or type(error).__name__
     return text if len(text) <= 200 else text[:200] + "..."

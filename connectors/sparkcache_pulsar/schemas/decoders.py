@@ -1,4 +1,4 @@
-"""Which decoder a schema has."""
+"""Select the decoder of a schema."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def decoder(spec: Spec) -> Decoder | PairDecoder:
-    """Return what decodes values of a schema; raises ConfigError if nothing does."""
+    """Return the decoder of a schema; raises ConfigError if there is none."""
     if spec.key is not None and spec.value is not None:
         return PairDecoder(_single(spec.key), _single(spec.value))
     return _single(spec)

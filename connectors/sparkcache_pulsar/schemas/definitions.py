@@ -9,18 +9,18 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 MAX_NODES = 10_000
-"""Columns that a type unfolds to, at most."""
+"""Maximum number of columns that a type unfolds to."""
 
 MAX_DEPTH = 64
-"""Types within types, at most."""
+"""Maximum number of nested types."""
 
 MAX_DIGITS = 38
-"""Digits of a decimal, in Spark as in Arrow's decimal128."""
+"""Maximum number of digits of a decimal, in Spark and in Arrow's decimal128."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A primitive type; `logical` is its meaning, if that is another."""
+    """A primitive type; `logical` is its logical type, if it has one."""
 
     primitive: str
     logical: str = ""
@@ -28,7 +28,7 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """So many bytes; a UUID if `is_uuid`."""
+    """A fixed number of bytes; a UUID if `is_uuid`."""
 
     size: int
     is_uuid: bool = False
@@ -36,7 +36,7 @@ class Fixed:
 
 @dataclass(frozen=True, slots=True)
 class Decimal:
-    """An unscaled number in bytes, big-endian; `size` of them, or any if None."""
+    """An unscaled big-endian number of `size` bytes; of any size if None."""
 
     precision: int
     scale: int
@@ -45,7 +45,7 @@ class Decimal:
 
 @dataclass(frozen=True, slots=True)
 class Enum:
-    """One of some symbols."""
+    """One of a set of symbols."""
 
     symbols: tuple[str, ...]
 
@@ -66,7 +66,7 @@ class Array:
 
 @dataclass(frozen=True, slots=True)
 class Map:
-    """Values by strings."""
+    """A map from strings to values."""
 
     values: Definition
 
@@ -75,7 +75,7 @@ class Map:
 class Nullable:
     """A union with null, which is the first branch or the second."""
 
-    of: Definition
+    inner: Definition
     null_first: bool
 
 

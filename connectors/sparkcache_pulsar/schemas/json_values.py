@@ -1,9 +1,9 @@
-"""Values of JSON schemas: JSON as Jackson writes it, described in Avro's notation.
+"""Decode values of JSON schemas: JSON as Jackson writes it, typed in Avro's notation.
 
-Other than Avro's own JSON encoding it names no branches of unions. Bytes are base64,
-decimals are numbers, dates and times are the numbers that Avro has for them; a double
-that is no number is text. Fields that are not there are null, as are those that are
-null; fields that the schema does not know are passed over.
+In contrast to Avro's own JSON encoding, branches of unions are not named. Bytes are
+base64, decimals are numbers, dates and times are numbers as in Avro; NaN and infinite
+doubles are text. Missing fields are null, like fields that are set to null; fields that
+are not in the schema are ignored.
 
 msgspec checks every value against the type while it parses.
 """
@@ -55,10 +55,10 @@ _EXACT = decimal.Context(
 
 
 class JsonDecoder:
-    """Decodes JSON of one type.
+    """Decoder of JSON of one type.
 
-    Doubles that are no numbers are rare, and a second try: a type that allows for them
-    has to be gone through once more, to make numbers of their names.
+    NaN and infinite doubles are rare, so they are only allowed in a second attempt:
+    their names must then be converted to numbers in another pass over the value.
     """
 
     expected = "a value of the JSON schema"
@@ -94,70 +94,72 @@ class JsonDecoder:
 
 
 def _type(definition: Definition, leaves: dict[str, Any]) -> Any:  # noqa: ANN401
-    """Return what msgspec is to decode; anything may be null."""
+    """Return the type that msgspec decodes to; anything may be null."""
     match definition:
         case Leaf(primitive=primitive):
-            of = leaves[primitive]
+            type_ = leaves[primitive]
         case Enum(symbols=symbols):
-            of = Literal[symbols]
+            type_ = Literal[symbols]
         case Decimal():
-            of = decimal.Decimal
+            type_ = decimal.Decimal
         case Fixed(is_uuid=is_uuid):
-            of = str if is_uuid else bytes
-        case Nullable(of=inner):
+            type_ = str if is_uuid else bytes
+        case Nullable(inner=inner):
             return _type(inner, leaves)
         case Array(items=items):
-            of = list[_type(items, leaves)]  # type: ignore[misc]
+            type_ = list[_type(items, leaves)]  # type: ignore[misc]
         case Map(values=values):
-            of = dict[str, _type(values, leaves)]  # type: ignore[misc]
+            type_ = dict[str, _type(values, leaves)]  # type: ignore[misc]
         case Record(fields=fields):
-            types = {name: _type(one, leaves) for name, one in fields}
-            of = cast("Any", TypedDict)("Record", types, total=False)
-    return of | None
+            types = {name: _type(field, leaves) for name, field in fields}
+            type_ = cast("Any", TypedDict)("Record", types, total=False)
+    return type_ | None
 
 
 def _shape(definition: Definition) -> Shape:
-    """Return how values of a type lie in Arrow."""
+    """Return the Arrow types of values of a definition."""
     match definition:
         case Decimal(precision=precision, scale=scale):
             return plain(pa.decimal128(precision, scale))
         case Enum() | Fixed(is_uuid=True):
             return plain(pa.string())
-        case Nullable(of=of):
-            return _shape(of)
+        case Nullable(inner=inner):
+            return _shape(inner)
         case Array(items=items):
             return shapes.listed(_shape(items))
         case Map(values=values):
             return shapes.mapped(_shape(values))
         case Record(fields=fields):
-            return shapes.record([(name, _shape(of)) for name, of in fields])
+            return shapes.record([(name, _shape(field)) for name, field in fields])
         case _:
             return avro_shapes.shape(definition)
 
 
 def _repair(definition: Definition, floats: frozenset[str]) -> _Repair | None:
-    """Return what makes decoded values fit for Arrow; None if they are.
+    """Return a function that converts decoded values for Arrow; None if not needed.
 
-    `floats` are the primitives whose values may be names.
+    `floats` are the primitives whose values may be names such as "NaN".
     """
     match definition:
         case Leaf(primitive=primitive) if primitive in floats:
             return _if_not_none(float)
         case Decimal(scale=scale):
             unit = decimal.Decimal((0, (1,), -scale))
-            # Arrow must not see an exponent of millions: it computes that power of ten.
+            # Arrow would compute the power of ten even for an exponent of millions.
             return _if_not_none(lambda number: number.quantize(unit, context=_EXACT))
-        case Nullable(of=of):
-            return _repair(of, floats)
+        case Nullable(inner=inner):
+            return _repair(inner, floats)
         case Array(items=items):
-            of_item = _repair(items, floats)
-            return of_item and _repair_list(of_item)
+            item_repair = _repair(items, floats)
+            return item_repair and _repair_list(item_repair)
         case Map(values=values):
-            of_value = _repair(values, floats)
-            return of_value and _repair_map(of_value)
+            value_repair = _repair(values, floats)
+            return value_repair and _repair_map(value_repair)
         case Record(fields=fields):
-            found = [(name, _repair(of, floats)) for name, of in fields]
-            return _repair_record([(name, one) for name, one in found if one])
+            repairs = [(name, _repair(field, floats)) for name, field in fields]
+            return _repair_record(
+                [(name, repair) for name, repair in repairs if repair]
+            )
         case _:
             return None
 
@@ -167,7 +169,9 @@ def _repair_list(repair: _Repair) -> _Repair:
 
 
 def _repair_map(repair: _Repair) -> _Repair:
-    return _if_not_none(lambda pairs: {key: repair(one) for key, one in pairs.items()})
+    return _if_not_none(
+        lambda pairs: {key: repair(value) for key, value in pairs.items()}
+    )
 
 
 def _repair_record(repairs: list[tuple[str, _Repair]]) -> _Repair | None:

@@ -1,15 +1,15 @@
-"""Reads Avro's notation of types to a tree.
+"""Parse Avro's notation of types to a tree.
 
-Names are resolved and everything is checked here, so whoever walks a tree meets no
-surprise:
+Names are resolved and everything is checked here, so code that walks a tree needs no
+checks:
 
-- Of unions there are those with null: a column is nullable anyway. Spark has no type
-  for another.
-- A type that contains itself has no columns. Types that are used again and again can
-  unfold to more columns than memory has room for: a tree has at most MAX_NODES.
-- What an array repeats takes a byte at least, so that its length is bounded by the
-  payload's.
-- A logical type that is unknown, or not valid where it stands, is left aside.
+- A union must be of null and one type, which is a nullable column. Spark has no type
+  for other unions.
+- A type that contains itself has no columns. Types that are used repeatedly can unfold
+  to more columns than fit into memory, so a tree has at most MAX_NODES.
+- An item of an array takes at least one byte, so the payload's length bounds the
+  number of items.
+- A logical type that is unknown, or not valid for its primitive type, is ignored.
 
 Source: the specification of Apache Avro 1.12.
 """
@@ -57,13 +57,13 @@ def parse_definition(text: str) -> Definition:
     try:
         schema = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"option valueSchema: no JSON: {error}") from error
+        raise ConfigError(f"option valueSchema: not JSON: {error}") from error
     return _Parser().parse(schema, "", ()).definition
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A definition, how many nodes it unfolds to, and its least size in a payload."""
+    """A definition, its number of nodes, and its minimum size in a payload."""
 
     definition: Definition
     nodes: int = 1
@@ -74,9 +74,9 @@ _Path = tuple[str, ...]
 
 
 class _Parser:
-    """Reads one definition; knows the names that occurred so far.
+    """Parser of one definition, which remembers the names defined so far.
 
-    A name whose type is being read is known as None.
+    A name maps to None while its type is being parsed.
     """
 
     def __init__(self) -> None:
@@ -92,7 +92,7 @@ class _Parser:
         elif isinstance(schema, dict):
             part = self._complex(schema, namespace, path)
         else:
-            raise _error(path, f"{schema!r} is no type")
+            raise _error(path, f"{schema!r} is not a type")
         if part.nodes > MAX_NODES:
             raise _error(path, f"unfolds to more than {MAX_NODES} columns")
         return part
@@ -101,14 +101,14 @@ class _Parser:
         if name in PRIMITIVES:
             return _Part(Leaf(name), least_bytes=_LEAST_BYTES.get(name, 1))
         if name == "null":
-            raise _error(path, "null is no type of a column; a union with it is")
+            raise _error(path, "a column cannot be of type null; use a union with it")
         for known in (f"{namespace}.{name}" if namespace else name, name):
             if known in self._named:
                 part = self._named[known]
                 if part is None:
                     raise _error(path, f"the type {known} contains itself")
                 return part
-        raise _error(path, f"there is no type {name}")
+        raise _error(path, f"unknown type {name}")
 
     def _union(self, branches: list[object], namespace: str, path: _Path) -> _Part:
         others = [branch for branch in branches if not _is_null(branch)]
@@ -116,15 +116,15 @@ class _Parser:
         if len(others) != 1 or nulls > 1:
             raise _error(
                 path,
-                f"a union of {len(branches)} types; of unions only those of null and "
-                "one type have a column",
+                f"a union of {len(branches)} types; a column must be of one type, or "
+                "a union of null and one type",
             )
         part = self.parse(others[0], namespace, (*path, "union"))
         if not nulls:
-            # The branch is written nevertheless, as in other unions of two.
+            # Avro encodes the branch of such a union too, so it is not the plain type.
             raise _error(path, "a union of one type; name the type itself")
-        of = Nullable(part.definition, _is_null(branches[0]))
-        return _Part(of, part.nodes, 1)
+        nullable = Nullable(part.definition, _is_null(branches[0]))
+        return _Part(nullable, part.nodes, 1)
 
     def _complex(self, schema: dict[str, Any], namespace: str, path: _Path) -> _Part:
         kind = schema.get("type")
@@ -186,7 +186,7 @@ class _Parser:
         del namespace
         symbols = tuple(_list_of(schema, "symbols", str, path))
         if not symbols or len(set(symbols)) < len(symbols):
-            raise _error(path, "an enum of no symbols, or of some twice")
+            raise _error(path, "an enum without symbols, or with duplicate symbols")
         return _Part(Enum(symbols))
 
     def _fixed(self, schema: dict[str, Any], namespace: str, path: _Path) -> _Part:
@@ -234,12 +234,12 @@ def _logical(
 
 
 def _list_of(schema: dict[str, Any], name: str, kind: type, path: _Path) -> list[Any]:
-    found = schema.get(name)
-    if not isinstance(found, list) or not all(isinstance(one, kind) for one in found):
+    items = schema.get(name)
+    if not isinstance(items, list) or not all(isinstance(item, kind) for item in items):
         raise _error(path, f"a {schema['type']} without a list of {name}")
-    return found
+    return items
 
 
 def _error(path: _Path, problem: str) -> ConfigError:
-    place = f"{'.'.join(path)}: " if path else ""
-    return ConfigError(f"option valueSchema: {place}{problem}")
+    prefix = f"{'.'.join(path)}: " if path else ""
+    return ConfigError(f"option valueSchema: {prefix}{problem}")

@@ -1,14 +1,14 @@
-"""The schema that a user gave, in whichever form it was at hand.
+"""Read the schema options; a schema can have any of these forms.
 
     STRING                                       a primitive's name
     {"type": "record", ...}                      Avro's notation
     {"type": "AVRO", "schema": ..., ...}         as `pulsar-admin schemas get` prints
     {"version": 3, "schemaInfo": {...}}          the same, with its version
-    {"type": "AVRO", "data": "...", ...}         as the admin REST interface answers
-    {"fileDescriptorSet": "...", ...}            the definition of a PROTOBUF_NATIVE one
+    {"type": "AVRO", "data": "...", ...}         as the admin REST interface returns
+    {"fileDescriptorSet": "...", ...}            the definition of PROTOBUF_NATIVE
     a FileDescriptorSet                          in base64, or as protoc writes it
 
-or the path of a file with one of these. A file is read here, once, by the driver.
+or the path of a file with one of these. The driver reads the file once, here.
 
 Source: SchemaUtils, KeyValueSchemaInfo and ProtobufNativeSchemaData of Apache Pulsar.
 """
@@ -46,37 +46,37 @@ if TYPE_CHECKING:
 OPTION_NAMES = frozenset({"valueSchema", "schemaType", "messageName", "mode"})
 
 _TYPES = PRIMITIVES | {AVRO, JSON, PROTOBUF_NATIVE, KEY_VALUE}
-_OF_OTHERS = {"PROTOBUF", "AUTO", "AUTO_CONSUME", "AUTO_PUBLISH"}
+_UNSUPPORTED = {"PROTOBUF", "AUTO", "AUTO_CONSUME", "AUTO_PUBLISH"}
 _MAX_FILE_BYTES = 16 << 20
 _JSON_BEGINS = frozenset('{["')
 
 
 def decoding(options: Mapping[str, str]) -> Decoding | None:
-    """Return how options want values decoded; None if not at all.
+    """Return how to decode values according to the options; None if not at all.
 
     Raises ConfigError for a schema that has no columns.
     """
-    given = {name: options[name].strip() for name in OPTION_NAMES & options.keys()}
-    text = given.get("valueSchema", "")
+    arguments = {name: options[name].strip() for name in OPTION_NAMES & options.keys()}
+    text = arguments.get("valueSchema", "")
     if not text:
-        for name in sorted(given):
+        for name in sorted(arguments):
             raise ConfigError(
-                f"option {name}={given[name]!r}: says how values are decoded, which "
-                "they are with the option valueSchema alone"
+                f"option {name}={arguments[name]!r}: needs the option valueSchema, "
+                "because values are not decoded without it"
             )
         return None
-    spec = _spec(_content(text), _type(given), given.get("messageName", ""))
-    if given.get("messageName") and spec.type != PROTOBUF_NATIVE:
+    spec = _spec(_content(text), _type(arguments), arguments.get("messageName", ""))
+    if arguments.get("messageName") and spec.type != PROTOBUF_NATIVE:
         raise ConfigError(
-            f"option messageName={given['messageName']!r}: the schema is of type "
-            f"{spec.type}, whose values have no such name"
+            f"option messageName={arguments['messageName']!r}: the schema is of type "
+            f"{spec.type}; only PROTOBUF_NATIVE has messages"
         )
     decoder(spec)
-    return Decoding(spec, _mode(given))
+    return Decoding(spec, _mode(arguments))
 
 
-def _type(given: Mapping[str, str]) -> str:
-    type_ = given.get("schemaType", "").upper()
+def _type(arguments: Mapping[str, str]) -> str:
+    type_ = arguments.get("schemaType", "").upper()
     if type_ and type_ not in _TYPES:
         raise ConfigError(
             f"option schemaType={type_!r}: must be one of {', '.join(sorted(_TYPES))}"
@@ -86,13 +86,13 @@ def _type(given: Mapping[str, str]) -> str:
 
 
 _HINT = (
-    "; of a PROTOBUF schema take the FileDescriptorSet, as protoc --include_imports "
-    "--descriptor_set_out=FILE writes it, and schemaType=PROTOBUF_NATIVE"
+    "; for a PROTOBUF schema use the FileDescriptorSet that protoc --include_imports "
+    "--descriptor_set_out=FILE writes, and schemaType=PROTOBUF_NATIVE"
 )
 
 
-def _mode(given: Mapping[str, str]) -> Mode:
-    text = given.get("mode", Mode.FAILFAST)
+def _mode(arguments: Mapping[str, str]) -> Mode:
+    text = arguments.get("mode", Mode.FAILFAST)
     try:
         return Mode(text.upper())
     except ValueError:
@@ -102,8 +102,8 @@ def _mode(given: Mapping[str, str]) -> Mode:
 
 
 def _content(text: str) -> bytes:
-    """Return what was given itself, or what is in the file that it names."""
-    if text[0] in _JSON_BEGINS or text.upper() in _TYPES | _OF_OTHERS:
+    """Return the text itself as bytes, or the content of the file that it names."""
+    if text[0] in _JSON_BEGINS or text.upper() in _TYPES | _UNSUPPORTED:
         return text.encode()
     path = Path(unquote(urlsplit(text).path) if text.startswith("file:") else text)
     try:
@@ -133,36 +133,36 @@ def _spec(content: bytes, type_: str, message: str) -> Spec:
         schema = json.loads(text) if text[:1] in _JSON_BEGINS else text
     except (ValueError, RecursionError) as error:
         if type_ in {"", PROTOBUF_NATIVE} and content[:1] == b"\x0a":
-            return protobuf_spec(content, message)  # which begins with its first file
-        raise ConfigError(f"option valueSchema: no JSON: {error}") from error
+            return protobuf_spec(content, message)  # 0x0a is the tag of its first file
+        raise ConfigError(f"option valueSchema: not JSON: {error}") from error
     if isinstance(schema, str) and text[:1] != '"':
-        if schema.upper() in _TYPES | _OF_OTHERS:
-            return _of_info({"type": schema}, type_, message)
+        if schema.upper() in _TYPES | _UNSUPPORTED:
+            return _spec_of_info({"type": schema}, type_, message)
         if content[:1] == b"\x0a":
             return protobuf_spec(content, message)
         return protobuf_spec(_base64(text), message)
     if isinstance(schema, dict) and isinstance(schema.get("schemaInfo"), dict):
         schema = schema["schemaInfo"]
     if isinstance(schema, dict) and _is_info(schema):
-        return _of_info(schema, type_, message)
+        return _spec_of_info(schema, type_, message)
     if isinstance(schema, dict) and "fileDescriptorSet" in schema:
-        return _of_definition(PROTOBUF_NATIVE, schema, message)
-    return _of_definition(type_ or AVRO, schema, message)
+        return _spec_of_definition(PROTOBUF_NATIVE, schema, message)
+    return _spec_of_definition(type_ or AVRO, schema, message)
 
 
 def _is_info(schema: dict[str, Any]) -> bool:
-    """Tell Pulsar's types, which are upper-case, from Avro's."""
-    return schema.get("type") in _TYPES | _OF_OTHERS
+    """Return whether the type is one of Pulsar's, in upper case, and not Avro's."""
+    return schema.get("type") in _TYPES | _UNSUPPORTED
 
 
-def _of_info(info: dict[str, Any], wanted: str, message: str) -> Spec:
+def _spec_of_info(info: dict[str, Any], wanted: str, message: str) -> Spec:
     """Read a SchemaInfo."""
     type_ = str(info["type"]).upper()
     if wanted not in {"", type_}:
         raise ConfigError(
-            f"option schemaType={wanted!r}: the schema itself says {type_}"
+            f"option schemaType={wanted!r}: the schema itself is of type {type_}"
         )
-    if type_ in _OF_OTHERS:
+    if type_ in _UNSUPPORTED:
         raise ConfigError(
             f"option valueSchema: values of type {type_} cannot be decoded"
             f"{_HINT if type_ == 'PROTOBUF' else ''}"
@@ -170,38 +170,44 @@ def _of_info(info: dict[str, Any], wanted: str, message: str) -> Spec:
     definition = info.get("schema", info.get("data", ""))
     if type_ == KEY_VALUE:
         properties = info.get("properties")
-        known = properties if isinstance(properties, dict) else {}
-        return _pair(definition, known, message)
-    return _of_definition(type_, definition, message)
+        known_properties = properties if isinstance(properties, dict) else {}
+        return _pair(definition, known_properties, message)
+    return _spec_of_definition(type_, definition, message)
 
 
 def _pair(definition: object, properties: dict[str, str], message: str) -> Spec:
-    """Read a SchemaInfo of type KEY_VALUE: two of them, or two definitions.
+    """Read a SchemaInfo of type KEY_VALUE: two SchemaInfos, or two definitions.
 
-    Of definitions the properties say the types.
+    The properties state the types of definitions.
     """
     parts = _parsed(definition)
     if not isinstance(parts, dict) or not {"key", "value"} <= parts.keys():
         raise ConfigError(
-            "option valueSchema: a KEY_VALUE schema must have those of key and value, "
-            "as pulsar-admin schemas get prints them"
+            "option valueSchema: a KEY_VALUE schema must contain the schemas of key "
+            "and value, as pulsar-admin schemas get prints them"
         )
     encoding = str(properties.get("kv.encoding.type") or INLINE)
     if encoding not in {INLINE, SEPARATED}:
-        raise ConfigError(f"option valueSchema: kv.encoding.type is {encoding!r}")
+        raise ConfigError(
+            f"option valueSchema: kv.encoding.type is {encoding!r}; must be "
+            f"{INLINE} or {SEPARATED}"
+        )
     specs = {}
     for name in ("key", "value"):
         part = parts[name]
         if not (isinstance(part, dict) and _is_info(part)):
             type_ = properties.get(f"{name}.schema.type", "BYTES")
             part = {"type": type_, "schema": part}
-        specs[name] = _of_info(part, "", message)
+        specs[name] = _spec_of_info(part, "", message)
         if specs[name].type == KEY_VALUE:
-            raise ConfigError("option valueSchema: a KEY_VALUE schema in another")
+            raise ConfigError(
+                f"option valueSchema: the {name} of a KEY_VALUE schema is a KEY_VALUE "
+                "schema again, which cannot be decoded"
+            )
     return Spec(KEY_VALUE, encoding=encoding, key=specs["key"], value=specs["value"])
 
 
-def _of_definition(type_: str, definition: object, message: str) -> Spec:
+def _spec_of_definition(type_: str, definition: object, message: str) -> Spec:
     if type_ in PRIMITIVES:
         return Spec(type_)
     definition = _parsed(definition)
@@ -218,13 +224,13 @@ def _of_definition(type_: str, definition: object, message: str) -> Spec:
 
 
 def _parsed(definition: object) -> object:
-    """Parse what is text of JSON."""
+    """Parse a definition that is JSON text; return any other unchanged."""
     if not (isinstance(definition, str) and definition[:1] in _JSON_BEGINS):
         return definition
     try:
         return json.loads(definition)
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"option valueSchema: no JSON: {error}") from error
+        raise ConfigError(f"option valueSchema: not JSON: {error}") from error
 
 
 def _base64(text: object) -> bytes:
@@ -232,5 +238,5 @@ def _base64(text: object) -> bytes:
         return b64decode(str(text), validate=True)
     except ValueError as error:
         raise ConfigError(
-            f"option valueSchema: no FileDescriptorSet in base64: {error}"
+            f"option valueSchema: not a FileDescriptorSet in base64: {error}"
         ) from error

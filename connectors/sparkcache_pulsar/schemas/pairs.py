@@ -1,12 +1,12 @@
-"""Values of KEY_VALUE schemas: a struct of key and value.
+"""Decode values of KEY_VALUE schemas: a struct of key and value.
 
-INLINE, both are in the payload, each behind its length, which is -1 for null:
+INLINE: the payload contains both, each after its length, which is -1 for null:
 
     int32, key, int32, value        big-endian
 
-SEPARATED, the key is the message's key, and the payload is the value alone.
+SEPARATED: the key is the message's key, and the payload contains only the value.
 
-Source: KeyValue of Apache Pulsar's client. Different here: bytes behind it are a fault.
+Source: KeyValue of Apache Pulsar's client. Different here: extra bytes are a fault.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LENGTH = struct.Struct(">i")
 
 
 class PairDecoder:
-    """Decodes keys and values, each by their own schema."""
+    """Decoder of keys and values, each with its own schema."""
 
     expected = "a KEY_VALUE pair"
 
@@ -42,12 +42,12 @@ class PairDecoder:
             key = value = None
             if payload is not None:
                 try:
-                    key, at = _part(payload, 0)
-                    value, at = _part(payload, at)
-                    if at != len(payload):
-                        faults[row] = f"{len(payload) - at} bytes behind it"
+                    key, end = _part(payload, 0)
+                    value, end = _part(payload, end)
+                    if end != len(payload):
+                        faults[row] = f"{len(payload) - end} bytes after the pair"
                 except (struct.error, ValueError):
-                    faults[row] = f"lengths that {len(payload)} bytes do not have"
+                    faults[row] = f"lengths that exceed the {len(payload)} bytes"
             keys.append(key)
             values.append(value)
         for row in faults:
@@ -58,7 +58,7 @@ class PairDecoder:
         )
 
     def decode_separated(self, keys: pa.Array, values: pa.Array) -> Decoded:
-        """Decode SEPARATED pairs; one without value is a pair nevertheless."""
+        """Decode SEPARATED pairs; a key without a value is a pair too."""
         return self._pairs(keys, values, np.ones(len(keys), np.bool_), {})
 
     def _pairs(
@@ -84,9 +84,9 @@ class PairDecoder:
         return Decoded(pairs, faults)
 
 
-def _part(payload: bytes, at: int) -> tuple[bytes | None, int]:
-    (length,) = _LENGTH.unpack_from(payload, at)
-    start = at + _LENGTH.size
+def _part(payload: bytes, position: int) -> tuple[bytes | None, int]:
+    (length,) = _LENGTH.unpack_from(payload, position)
+    start = position + _LENGTH.size
     if length == -1:
         return None, start
     if not 0 <= length <= len(payload) - start:

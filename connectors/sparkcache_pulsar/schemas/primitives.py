@@ -1,4 +1,4 @@
-"""Values of Pulsar's primitive schemas, all of a column at once.
+"""Decode values of Pulsar's primitive schemas, a whole column at once.
 
     INT8, INT16, INT32, INT64, FLOAT, DOUBLE   big-endian
     BOOLEAN                                    a byte, 0 for false
@@ -9,11 +9,11 @@
     LOCAL_DATE                                 int64, days since 1970
     LOCAL_TIME                                 int64, ns since midnight
     LOCAL_DATE_TIME                            int64 days since 1970, int64 ns of day
-    BYTES, NONE                                as they are
+    BYTES, NONE                                unchanged
 
 Source: the classes of org.apache.pulsar.client.impl.schema. DATE is a java.util.Date
 there, so it has a time of day; TIME is a java.sql.Time, whose day is that of UTC.
-Different here: what has bytes left over is a fault, and so is text that is not UTF-8.
+Different here: a value with extra bytes is a fault, and so is text that is not UTF-8.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ _MAX_DAYS = (1 << 31) - 1
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """How values of fixed size lie in bytes.
+    """The binary layout of values of fixed size.
 
-    `convert` takes the fields of all values, as int64 where they are integers; it
-    returns the column's words, and which of them are right.
+    `convert` takes the fields of all values, and returns the column's words and which
+    of them are valid.
     """
 
     type: pa.DataType
@@ -58,7 +58,7 @@ def _as_is(values: np.ndarray) -> tuple[np.ndarray, Bools]:
 
 
 def _scaled(values: Ints, factor: int) -> tuple[Ints, Bools]:
-    """Multiply; tell where that fits."""
+    """Return the products, and which of them fit."""
     fits: Bools = np.abs(values.clip(-_MAX_MICROS)) <= _MAX_MICROS // factor
     return np.where(fits, values, 0) * factor, fits
 
@@ -139,7 +139,7 @@ def primitive(type_: str) -> FixedDecoder | BooleanDecoder | TextDecoder | Bytes
 
 
 class BytesDecoder:
-    """Leaves payloads as they are."""
+    """Decoder that returns payloads unchanged."""
 
     type = pa.binary()
     expected = "bytes"
@@ -150,7 +150,7 @@ class BytesDecoder:
 
 
 class TextDecoder:
-    """Decodes UTF-8."""
+    """Decoder of UTF-8."""
 
     type = pa.string()
     expected = "a STRING"
@@ -174,7 +174,7 @@ class TextDecoder:
 
 
 class BooleanDecoder:
-    """Decodes single bytes."""
+    """Decoder of booleans, one byte each."""
 
     type = pa.bool_()
     expected = "a BOOLEAN, 1 byte"
@@ -186,7 +186,7 @@ class BooleanDecoder:
 
 
 class FixedDecoder:
-    """Decodes values of a fixed size, with numpy."""
+    """Decoder of values of a fixed size, with numpy."""
 
     def __init__(self, type_: str) -> None:
         self._layout = _LAYOUTS[type_]
@@ -207,9 +207,9 @@ class FixedDecoder:
         values = np.frombuffer(bytearray().join(kept.to_pylist()), fields)
         words, fits = self._layout.convert(values)
         rows = np.flatnonzero(right)
-        for at in np.flatnonzero(~fits).tolist():
-            row = int(rows[at])
-            faults[row] = f"a value beyond its range: {payloads[row].as_py().hex()}"
+        for index in np.flatnonzero(~fits).tolist():
+            row = int(rows[index])
+            faults[row] = f"a value out of range: {payloads[row].as_py().hex()}"
         right[rows] = fits
         all_words = np.zeros(len(payloads), words.dtype)
         all_words[rows] = words

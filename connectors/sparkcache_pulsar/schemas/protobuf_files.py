@@ -1,6 +1,6 @@
 """The definition of a protobuf message: a FileDescriptorSet and the message's name.
 
-Source: ProtobufNativeSchemaUtils of Apache Pulsar, whose set is what
+Source: ProtobufNativeSchemaUtils of Apache Pulsar, which uses the same set as
 `protoc --include_imports --descriptor_set_out` writes.
 """
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor
     from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto
 
-_OF_GOOGLE = "google/protobuf/"
+_GOOGLE_PREFIX = "google/protobuf/"
 
 
 def protobuf_spec(data: bytes, message: str) -> Spec:
     """Return the spec of a message; raises ConfigError.
 
-    It has only those files of the set that the message needs, without comments, so that
-    equal messages have equal specs. If the set has one message alone then `message` may
-    be empty.
+    The spec contains only the files that the message needs, without comments, so that
+    equal messages have equal specs. If the set has only one message, `message` may be
+    empty.
     """
     _require_protobuf()
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
@@ -37,21 +37,21 @@ def protobuf_spec(data: bytes, message: str) -> Spec:
         files = {file.name: file for file in FileDescriptorSet.FromString(data).file}
     except DecodeError as error:
         raise ConfigError(
-            f"option valueSchema: no FileDescriptorSet: {error}; protoc "
+            f"option valueSchema: not a FileDescriptorSet: {error}; protoc "
             "--include_imports --descriptor_set_out=FILE writes one"
         ) from error
-    of_messages = {
+    file_of_message = {
         name: file.name for file in files.values() for name in _messages(file)
     }
-    root = message or _only(of_messages)
-    if root not in of_messages:
-        close = get_close_matches(root, of_messages) or sorted(of_messages)[:10]
+    root = message or _only(file_of_message)
+    if root not in file_of_message:
+        close = get_close_matches(root, file_of_message) or sorted(file_of_message)[:10]
         raise ConfigError(
-            f"option messageName={root!r}: there is no such message; there is "
-            f"{', '.join(close) or 'none at all'}"
+            f"option messageName={root!r}: the FileDescriptorSet has no such message; "
+            f"it has {', '.join(close) or 'none'}"
         )
     needed = FileDescriptorSet()
-    for file in _in_order(of_messages[root], files, []):
+    for file in _in_order(file_of_message[root], files, []):
         added = needed.file.add()
         added.CopyFrom(file)
         added.ClearField("source_code_info")
@@ -89,34 +89,36 @@ def _require_protobuf() -> None:
 def _messages(file: FileDescriptorProto) -> Iterator[str]:
     """Yield the full names of all messages of a file."""
 
-    def below(messages: Iterable[DescriptorProto], scope: str) -> Iterator[str]:
-        for one in messages:
-            if not one.options.map_entry:
-                yield scope + one.name
-                yield from below(one.nested_type, f"{scope}{one.name}.")
+    def nested(messages: Iterable[DescriptorProto], scope: str) -> Iterator[str]:
+        for message in messages:
+            if not message.options.map_entry:
+                yield scope + message.name
+                yield from nested(message.nested_type, f"{scope}{message.name}.")
 
-    return below(file.message_type, f"{file.package}." if file.package else "")
+    return nested(file.message_type, f"{file.package}." if file.package else "")
 
 
-def _only(of_messages: dict[str, str]) -> str:
-    mine = [
-        name for name, file in of_messages.items() if not file.startswith(_OF_GOOGLE)
+def _only(file_of_message: dict[str, str]) -> str:
+    names = [
+        name
+        for name, file in file_of_message.items()
+        if not file.startswith(_GOOGLE_PREFIX)
     ]
-    if len(mine) != 1:
+    if len(names) != 1:
         raise ConfigError(
-            "option messageName is missing: which of the messages are values? There "
-            f"is {', '.join(sorted(mine)[:10]) or 'none at all'}"
+            "option messageName is missing: it must name the message of the values; "
+            f"the FileDescriptorSet has {', '.join(sorted(names)[:10]) or 'none'}"
         )
-    return mine[0]
+    return names[0]
 
 
 def _in_order(
     name: str, files: dict[str, FileDescriptorProto], seen: list[str]
 ) -> Iterator[FileDescriptorProto]:
-    """Yield what a file imports, and what that imports, before the file itself."""
+    """Yield the direct and indirect imports of a file, then the file itself."""
     if name not in files:
         raise ConfigError(
-            f"option valueSchema: {name} is imported and not in the FileDescriptorSet; "
+            f"option valueSchema: {name} is imported but not in the FileDescriptorSet; "
             "protoc --include_imports adds it"
         )
     seen.append(name)

@@ -1,10 +1,10 @@
-"""Values of PROTOBUF_NATIVE schemas: one message each, of proto2 or proto3.
+"""Decode values of PROTOBUF_NATIVE schemas: one message each, of proto2 or proto3.
 
 The columns are those of Spark's `from_protobuf` with two exceptions: unsigned numbers
-have a type that holds them all, and a field that is always present, as those of proto3
-are unless they say `optional`, is never null. A field that is not set is null, or what
-its proto2 definition has as default. A number that an enum has no name for is null: a
-proto2 parser, too, takes it for a field that is not there.
+have a type that holds all their values, and a field that is always present is never
+null, such as those of proto3 without `optional`. A field that is not set is null, or
+the default of its proto2 definition. An enum's number without a name is null: a proto2
+parser also treats it as a missing field.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _TIMESTAMP = "google.protobuf.Timestamp"
 _MICROS = 1_000_000
 
-# By the numbers of FieldDescriptorProto.Type; sint, fixed and sfixed are as int.
+# By number of FieldDescriptorProto.Type; sint, fixed and sfixed have the types of int.
 _INT32, _INT64, _UINT32 = pa.int32(), pa.int64(), pa.int64()
 _UINT64 = pa.decimal128(20, 0)
 _SCALARS = {
@@ -48,7 +48,7 @@ _SCALARS = {
 
 
 class ProtobufDecoder:
-    """Decodes messages of one type; raises ConfigError if it has no columns."""
+    """Decoder of messages of one type; raises ConfigError if it has no columns."""
 
     def __init__(self, spec: Spec) -> None:
         from google.protobuf.message import DecodeError
@@ -76,49 +76,57 @@ class ProtobufDecoder:
         message = self._message.FromString(payload)
         if not message.IsInitialized():
             missing = ", ".join(message.FindInitializationErrors())
-            raise ValueError(f"one without {missing}")
+            raise ValueError(f"a message without {missing}")
         return self._get(message)
 
 
 class _Reader:
-    """Makes, of descriptors, shapes and what reads messages to Python values."""
+    """Builds shapes from descriptors, and functions that read messages to values."""
 
     def __init__(self) -> None:
         self._nodes = 0
 
-    def message(self, of: Descriptor, path: tuple[str, ...]) -> tuple[Shape, _Get]:
-        if of.full_name == _TIMESTAMP:
+    def message(
+        self, descriptor: Descriptor, path: tuple[str, ...]
+    ) -> tuple[Shape, _Get]:
+        if descriptor.full_name == _TIMESTAMP:
             return shapes.INSTANT_MICROS, _micros
-        if of.full_name in path:
+        if descriptor.full_name in path:
             raise ConfigError(
-                f"option valueSchema: the message {of.full_name} contains itself"
+                f"option valueSchema: the message {descriptor.full_name} contains "
+                "itself"
             )
-        self._nodes += 1 + len(of.fields)
+        self._nodes += 1 + len(descriptor.fields)
         if self._nodes > MAX_NODES or len(path) > MAX_DEPTH:
             raise ConfigError(
-                f"option valueSchema: the message {of.full_name} makes it more than "
-                f"{MAX_NODES} columns, or {MAX_DEPTH} levels"
+                f"option valueSchema: with the message {descriptor.full_name}, the "
+                f"schema has more than {MAX_NODES} columns, or {MAX_DEPTH} levels"
             )
         fields, gets = [], []
-        for field in of.fields:
-            shape, get = self._field(field, (*path, of.full_name))
+        for field in descriptor.fields:
+            shape, get = self._field(field, (*path, descriptor.full_name))
             fields.append((field.name, shape))
             gets.append((field.name, get))
-        return shapes.record(fields), lambda one: {name: get(one) for name, get in gets}
+        return shapes.record(fields), lambda message: {
+            name: get(message) for name, get in gets
+        }
 
     def _field(
         self, field: FieldDescriptor, path: tuple[str, ...]
     ) -> tuple[Shape, _Get]:
-        name, of = field.name, field.message_type
-        if of is not None and of.GetOptions().map_entry:
-            return self._map(field, of, path)
-        shape, read = self._one(field, path)
+        name, descriptor = field.name, field.message_type
+        if descriptor is not None and descriptor.GetOptions().map_entry:
+            return self._map(field, descriptor, path)
+        shape, read = self._single(field, path)
         if field.is_repeated:
             if read is None:
-                return shapes.listed(shape), lambda one: list(getattr(one, name))
+                return (
+                    shapes.listed(shape),
+                    lambda message: list(getattr(message, name)),
+                )
             return (
                 shapes.listed(shape),
-                lambda one: [read(item) for item in getattr(one, name)],
+                lambda message: [read(item) for item in getattr(message, name)],
             )
         if field.has_presence and not field.has_default_value:
             return shape, _get_present(name, read)
@@ -129,18 +137,18 @@ class _Reader:
     ) -> tuple[Shape, _Get]:
         name = field.name
         key = _SCALARS[entry.fields_by_name["key"].type]
-        shape, read = self._one(entry.fields_by_name["value"], path)
+        shape, read = self._single(entry.fields_by_name["value"], path)
         mapped = shapes.mapped(shape, key)
         if read is None:
-            return mapped, lambda one: list(getattr(one, name).items())
-        return mapped, lambda one: [
-            (key, read(value)) for key, value in getattr(one, name).items()
+            return mapped, lambda message: list(getattr(message, name).items())
+        return mapped, lambda message: [
+            (key, read(value)) for key, value in getattr(message, name).items()
         ]
 
-    def _one(
+    def _single(
         self, field: FieldDescriptor, path: tuple[str, ...]
     ) -> tuple[Shape, _Get | None]:
-        """Return the shape of one value, and what makes it; None if it is there."""
+        """Return the shape of one value, and its conversion; None if not needed."""
         if field.message_type is not None:
             return self.message(field.message_type, path)
         if field.enum_type is not None:
@@ -150,17 +158,17 @@ class _Reader:
 
 def _get(name: str, read: _Get | None) -> _Get:
     if read is None:
-        return lambda one: getattr(one, name)
-    return lambda one: read(getattr(one, name))
+        return lambda message: getattr(message, name)
+    return lambda message: read(getattr(message, name))
 
 
 def _get_present(name: str, read: _Get | None) -> _Get:
     get = _get(name, read)
-    return lambda one: get(one) if one.HasField(name) else None
+    return lambda message: get(message) if message.HasField(name) else None
 
 
-def _names(of: EnumDescriptor) -> _Get:
-    return {value.number: value.name for value in reversed(of.values)}.get
+def _names(descriptor: EnumDescriptor) -> _Get:
+    return {value.number: value.name for value in reversed(descriptor.values)}.get
 
 
 def _micros(timestamp: Timestamp) -> int:

@@ -1,9 +1,9 @@
-"""How values lie in Arrow while a payload is decoded, and the columns they become.
+"""Arrow types of values while payloads are decoded, and of the final columns.
 
-What decodes a payload fills plain integers, bytes and text. Dates, times, decimals and
-names of symbols are made of them column by column, which is much cheaper than value by
-value. The columns have the types that Spark's own schemas have, so all can be null, and
-lists call their items `element`.
+Decoders fill plain integers, bytes and text. These are converted to dates, times,
+decimals and names of symbols a column at a time, which is much cheaper than value by
+value. The columns have the types of Spark's own schemas, so all are nullable, and the
+items of lists are named `element`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 LOCAL_TIMESTAMP = pa.timestamp("us")
 SINCE_MIDNIGHT = pa.duration("us")
-"""A time of day. Spark has a type for it, and refuses it in most queries as yet."""
+"""A time of day. Spark has a type for it, but does not yet support it in most queries.
+"""
 
 _MICROS_OF_DAY = 86_400_000_000
 _DECIMAL_BYTES = 16
@@ -30,10 +31,10 @@ _DECIMAL_BYTES = 16
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The type in which values are stored, and the one that they are shown as.
+    """The type in which values are stored first, and the type of the final column.
 
-    `finish` makes the one of the other; None if they are the same. It raises an
-    ArrowException for values that the shown type cannot hold.
+    `finish` converts stored values to the shown type; None if the types are the same.
+    It raises an ArrowException for values that do not fit the shown type.
     """
 
     shown: pa.DataType
@@ -41,12 +42,12 @@ class Shape:
     finish: Callable[[pa.Array], pa.Array] | None = None
 
     def finished(self, stored: pa.Array) -> pa.Array:
-        """Return the column as it is shown."""
+        """Return the column in its shown type."""
         return stored if self.finish is None else self.finish(stored)
 
 
 def plain(type_: pa.DataType) -> Shape:
-    """Return the shape of what is shown as it is stored."""
+    """Return a shape whose shown type is its stored type."""
     return Shape(type_, type_)
 
 
@@ -59,7 +60,9 @@ def record(fields: Sequence[tuple[str, Shape]]) -> Shape:
     shapes = [shape for _, shape in fields]
 
     def finish(array: pa.Array) -> pa.Array:
-        children = [one.finished(array.field(at)) for at, one in enumerate(shapes)]
+        children = [
+            shape.finished(array.field(index)) for index, shape in enumerate(shapes)
+        ]
         return _rebuilt(shown, array, 1, children)
 
     return Shape(shown, stored, finish)
@@ -79,7 +82,7 @@ def listed(items: Shape) -> Shape:
 
 
 def mapped(values: Shape, keys: pa.DataType | None = None) -> Shape:
-    """Return the shape of a map, from strings if nothing else is said."""
+    """Return the shape of a map; its keys are strings by default."""
     keys = keys or pa.string()
     shown, stored = pa.map_(keys, values.shown), pa.map_(keys, values.stored)
     if values.finish is None:
@@ -98,7 +101,7 @@ def mapped(values: Shape, keys: pa.DataType | None = None) -> Shape:
 def _rebuilt(
     type_: pa.DataType, array: pa.Array, buffers: int, children: list[pa.Array]
 ) -> pa.Array:
-    """Return the array with other children."""
+    """Return the array with other children and the type that they require."""
     return pa.Array.from_buffers(
         type_, len(array), array.buffers()[:buffers], children=children
     )
@@ -108,20 +111,20 @@ DATE = Shape(pa.date32(), pa.int32(), lambda days: days.view(pa.date32()))
 
 
 def times(stored: pa.DataType, micros: int) -> Shape:
-    """Return the shape of times of day, counted in units of so many microseconds."""
+    """Return the shape of times of day, in units of so many microseconds."""
 
     def finish(array: pa.Array) -> pa.Array:
         scaled = pc.multiply_checked(array.cast(pa.int64()), micros)
         bounds = pc.min_max(scaled).as_py()
         if (bounds["min"] or 0) < 0 or (bounds["max"] or 0) >= _MICROS_OF_DAY:
-            raise pa.ArrowInvalid("a time beyond the 24 hours of a day")
+            raise pa.ArrowInvalid("a time outside the 24 hours of a day")
         return scaled.view(SINCE_MIDNIGHT)
 
     return Shape(SINCE_MIDNIGHT, stored, finish)
 
 
 def instants(shown: pa.DataType, micros: int) -> Shape:
-    """Return the shape of timestamps, counted in units of so many microseconds."""
+    """Return the shape of timestamps, in units of so many microseconds."""
     return Shape(
         shown,
         pa.int64(),
@@ -130,13 +133,13 @@ def instants(shown: pa.DataType, micros: int) -> Shape:
 
 
 def symbols(names: tuple[str, ...]) -> Shape:
-    """Return the shape of names that are stored as their places."""
+    """Return the shape of names that are stored as their indexes."""
     texts = pa.array(names, pa.string())
     return Shape(pa.string(), pa.int32(), texts.take)
 
 
 def decimals(precision: int, scale: int) -> Shape:
-    """Return the shape of decimals whose unscaled number is stored as bytes."""
+    """Return the shape of decimals whose unscaled numbers are stored as bytes."""
     shown, limit = pa.decimal128(precision, scale), 10**precision
 
     def finish(array: pa.Array) -> pa.Array:
@@ -156,7 +159,9 @@ def decimals(precision: int, scale: int) -> Shape:
 
 
 def _uuid_texts(array: pa.Array) -> pa.Array:
-    texts = [None if one is None else str(UUID(bytes=one)) for one in array.to_pylist()]
+    texts = [
+        None if value is None else str(UUID(bytes=value)) for value in array.to_pylist()
+    ]
     return pa.array(texts, pa.string())
 
 

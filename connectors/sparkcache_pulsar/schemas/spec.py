@@ -1,4 +1,4 @@
-"""A schema and a mode, in the one form in which they travel with ledgers."""
+"""A schema and a mode, in the form in which they are shipped with ledgers."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ KEY_VALUE = "KEY_VALUE"
 INLINE, SEPARATED = "INLINE", "SEPARATED"
 
 MAX_TEXT_BYTES = 256 << 10
-"""Every ledger of a scan carries the text, so a scan of many must stay sendable."""
+"""Maximum size of the text, because every ledger of a scan carries it."""
 
 _COMPRESSED: Final = "zlib:"
 _LONG_BYTES = 1 << 10
 
 
 class Mode(StrEnum):
-    """What becomes of a value that does not decode.
+    """How to treat a value that does not decode: as an error, or as null.
 
-    As Spark's `from_avro` has it: an error, or null.
+    The same as in Spark's `from_avro`.
     """
 
     FAILFAST = "FAILFAST"
@@ -33,16 +33,16 @@ class Mode(StrEnum):
 
 
 class Spec(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A schema as Pulsar knows it.
+    """A schema of Pulsar.
 
     Attributes:
         type: Pulsar's name of the kind of schema, such as AVRO or INT32.
         definition: Avro's JSON for AVRO and JSON, a FileDescriptorSet in base64 for
-            PROTOBUF_NATIVE, otherwise nothing.
-        message: Full name of the root message; for PROTOBUF_NATIVE alone.
-        encoding: INLINE or SEPARATED; for KEY_VALUE alone.
-        key: Schema of the keys; for KEY_VALUE alone.
-        value: Schema of the values; for KEY_VALUE alone.
+            PROTOBUF_NATIVE, otherwise empty.
+        message: Full name of the root message; only for PROTOBUF_NATIVE.
+        encoding: INLINE or SEPARATED; only for KEY_VALUE.
+        key: Schema of the keys; only for KEY_VALUE.
+        value: Schema of the values; only for KEY_VALUE.
 
     """
 
@@ -55,27 +55,28 @@ class Spec(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Decoding(msgspec.Struct, frozen=True):
-    """What decides over the rows that values become."""
+    """The schema and the mode, which together determine the rows of values."""
 
     spec: Spec
     mode: Mode
 
     def to_text(self) -> str:
-        """Return what `from_text` takes; equal for equal schemas and modes."""
+        """Return the text for `from_text`; equal for equal schemas and modes."""
         data = msgspec.json.encode(self)
         if len(data) <= _LONG_BYTES:
             return data.decode()
         text = _COMPRESSED + b64encode(zlib.compress(data, 9)).decode()
         if len(text) > MAX_TEXT_BYTES:
             raise ConfigError(
-                f"option valueSchema: a schema of {len(data)} bytes, {len(text)} when "
-                f"compressed; at most {MAX_TEXT_BYTES} can travel with every ledger"
+                f"option valueSchema: the schema has {len(data)} bytes, {len(text)} "
+                f"when compressed; must have at most {MAX_TEXT_BYTES} compressed, "
+                "because every ledger carries it"
             )
         return text
 
     @classmethod
     def from_text(cls, text: str) -> Decoding:
-        """Read what `to_text` returned."""
+        """Parse the text that `to_text` returned."""
         if text.startswith(_COMPRESSED):
             text = zlib.decompress(b64decode(text.removeprefix(_COMPRESSED))).decode()
         return msgspec.json.decode(text, type=cls)

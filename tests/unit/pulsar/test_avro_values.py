@@ -230,9 +230,9 @@ def doubling(times: int) -> Any:
         pytest.param(record(["int", "string"]), "f0: a union of 2 types", id="union"),
         pytest.param(["null", "int", "long"], "a union of 3 types", id="union of 3"),
         pytest.param(["int"], "a union of one type", id="union of 1"),
-        pytest.param("null", "null is no type", id="null"),
-        pytest.param(record("Other"), "f0: there is no type Other", id="unknown name"),
-        pytest.param(record(3), "f0: 3 is no type", id="number"),
+        pytest.param("null", "cannot be of type null", id="null"),
+        pytest.param(record("Other"), "f0: unknown type Other", id="unknown name"),
+        pytest.param(record(3), "f0: 3 is not a type", id="number"),
         pytest.param({"type": "enum", "name": "E"}, "list of symbols", id="symbols"),
         pytest.param(
             {"type": "enum", "name": "E", "symbols": []}, "symbols", id="no symbols"

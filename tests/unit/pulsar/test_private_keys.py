@@ -96,13 +96,16 @@ def test_what_was_sealed_is_unsealed_and_nothing_else(
     ("options", "message"),
     [
         ({"privateKey": ""}, "must be the path of a PEM file"),
-        ({"privateKey": "{"}, "no JSON"),
+        ({"privateKey": "{"}, "not JSON"),
         ({"privateKey": "{}"}, '{"key name": "path"'),
         ({"privateKey": '{"a": 1}'}, '{"key name": "path"'),
         ({"privateKey": '{"a": ""}'}, "must be the path of a PEM file"),
         ({"privateKey": "file:"}, "must be the path of a PEM file"),
         ({"privateKey": "a\0b"}, "must be the path of a PEM file"),
-        ({"privateKey": "data:application/x-pem-file;base64,U0VDUkVU"}, "is a key"),
+        (
+            {"privateKey": "data:application/x-pem-file;base64,U0VDUkVU"},
+            "the value is a key",
+        ),
         ({"cryptoFailureAction": "ignore"}, "must be fail or consume"),
         ({"cryptoFailureAction": "DISCARD"}, "set failOnDataLoss=false"),
         (CONSUME | {"valueSchema": "STRING"}, "still encrypted"),
@@ -161,10 +164,10 @@ def test_a_file_that_holds_no_private_key(tmp_path: Path) -> None:
         str(text): "does not parse",
         str(damaged): "does not parse",
         str(certificate): "does not parse",
-        str(large): "no file of at most",
-        str(tmp_path): "no file of at most",
+        str(large): "no regular file of at most",
+        str(tmp_path): "no regular file of at most",
         locked: "a password",
-        other: "neither of RSA nor of EC",
+        other: "neither an RSA nor an EC key",
     }.items():
         for options in ({"privateKey": path}, {"privateKey": path} | CONSUME):
             with pytest.raises(SourceError, match=found) as caught:

@@ -321,10 +321,10 @@ def test_a_set_of_one_message_needs_no_name() -> None:
     [
         pytest.param(OLD_SET, "Old", "Old contains itself", id="recursion"),
         pytest.param(OLD_SET, "", "messageName is missing.*Flat, Old", id="which"),
-        pytest.param(OLD_SET, "Flet", "no such message; there is Flat", id="unknown"),
-        pytest.param(b"", "Flat", "none at all", id="empty set"),
+        pytest.param(OLD_SET, "Flet", "no such message; it has Flat", id="unknown"),
+        pytest.param(b"", "Flat", "it has none", id="empty set"),
         pytest.param(of_files(WIDE), "t.Wide", "--include_imports", id="imports"),
-        pytest.param(b"\x0a\xff", "x", "no FileDescriptorSet", id="no set"),
+        pytest.param(b"\x0a\xff", "x", "not a FileDescriptorSet", id="no set"),
         pytest.param(
             of_files(file('name: "b" message_type { name: "B" '
                           + field("x", 1, ".Nowhere") + " }")),

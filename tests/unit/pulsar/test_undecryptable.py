@@ -49,15 +49,15 @@ def cut(entry: Entry, size: int) -> Entry:
 @pytest.mark.parametrize("entry", [SINGLE, BATCH])
 def test_what_is_damaged_gives_no_rows(entry: Entry, options: dict[str, str]) -> None:
     sealed = encrypted(entry)
-    tag = "payload that its tag is of, found one that was changed"
+    tag = "payload that matches its tag, found one that was changed"
     for lost, message in [
         (damaged(sealed, -1), tag),
         (damaged(sealed, -16), tag),
         (damaged(sealed, 0), tag),
         (cut(sealed, -1), tag),
         (cut(sealed, 16), tag),
-        (cut(sealed, 15), "16 bytes of tag, found 15 bytes"),
-        (cut(sealed, 0), "16 bytes of tag, found 0 bytes"),
+        (cut(sealed, 15), "a tag of 16 bytes, found 15 bytes"),
+        (cut(sealed, 0), "a tag of 16 bytes, found 0 bytes"),
         (encrypted(entry, parameter=b"other" + bytes(7)), tag),
         (encrypted(entry, data_key=bytes(32)), tag),
         (encrypted(entry, data_key=bytes(16)), tag),
@@ -87,7 +87,7 @@ def test_losses_for_want_of_a_key(tmp_path: Path) -> None:
         (SINGLE, {}, "'key' (", "no private key"),
         (BATCH, {"privateKey": wrong}, "'key' (", f"{wrong!r}, which it is not"),
         (BATCH, {"privateKey": p256}, "'key' (", f"{p256!r}, which it is not"),
-        (SINGLE, {"privateKey": '{"b": "/b"}'}, "'key' (", "keys for 'b' alone"),
+        (SINGLE, {"privateKey": '{"b": "/b"}'}, "'key' (", "keys only for 'b'"),
         (many, {}, "'key 0', 'key 1', 'key 2', 'key 3', 'key 4', ... (", "no private"),
     ]:
         lost = entry if entry is many else encrypted(entry)

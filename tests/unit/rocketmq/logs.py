@@ -153,4 +153,4 @@ def write(
     )
     rows = writer.append(messages)
     (data,) = (data for name, data in objects.items() if "COMMIT_LOG" in name)
-    return Log(data, rows, writer.places, topic, queue_id, first)
+    return Log(data, rows, writer.record_ranges, topic, queue_id, first)

@@ -227,7 +227,7 @@ def test_offsets_that_nobody_wrote() -> None:
     rows = writer.append([Message(b"a")] * 3)
     writer.next_offset += 5
     rows += writer.append([Message(b"b")] * 3)
-    log = Log(objects.popitem()[1], rows, writer.places)
+    log = Log(objects.popitem()[1], rows, writer.record_ranges)
     log.data = next(data for name, data in objects.items() if "COMMIT" in name)
     log.size_bytes = len(log.data)
     log.rows = [{"__queueOffset": number} for number in range(11)]
@@ -248,7 +248,7 @@ def test_records_that_were_not_committed_and_written_again(entries: int) -> None
     writer.append_uncommitted(messages[15:16])
     rows += writer.append(messages[15:])
     data = next(data for name, data in objects.items() if "COMMIT" in name)
-    log = Log(data, rows, writer.places)
+    log = Log(data, rows, writer.record_ranges)
     for found in (log.read(entries), log.read_each(entries)):
         assert found.rows == rows
         assert not found.losses
@@ -265,7 +265,7 @@ def test_codas_are_passed_over(most: int) -> None:
     writer.commit_log.commit()
     data = next(data for name, data in objects.items() if "COMMIT" in name)
     assert data.endswith(coda(1))
-    log = Log(data, rows, writer.places)
+    log = Log(data, rows, writer.record_ranges)
     for found in (log.read(most=most), log.read(2, most=most), log.read_each(2)):
         assert found.rows == rows
         assert not found.losses
@@ -280,7 +280,7 @@ def test_damage_on_both_sides_of_a_coda() -> None:
     log = Log(
         next(data for name, data in objects.items() if "COMMIT" in name),
         rows,
-        writer.places,
+        writer.record_ranges,
     )
     overwritten(log, at(log, 1), bytes(91))
     overwritten(log, at(log, 4), bytes(91))

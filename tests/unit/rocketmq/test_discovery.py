@@ -87,15 +87,17 @@ def test_queues_by_pattern(several: Store, pattern: str, found: list[str]) -> No
 
 def test_pseudo_topics_are_none(several: Store) -> None:
     assert len(several.select(pattern=re.compile(".*"))) == 8
-    with pytest.raises(ConfigError, match=r"no tiered queue of it.*TopicB.*"):
+    with pytest.raises(ConfigError, match=r"matches no tiered queue.*TopicB.*"):
         several.select("rmq_sys_INDEX")
 
 
 @pytest.mark.parametrize("name", ["TopicC", "broker-c/TopicA", "TopicA/11"])
 def test_what_is_not_there(several: Store, name: str) -> None:
-    with pytest.raises(ConfigError, match=rf"topic='{name}'.*there is Default.*Topic"):
+    with pytest.raises(
+        ConfigError, match=rf"topic='{name}'.*tiered queues: Default.*Topic"
+    ):
         several.select(name)
-    with pytest.raises(ConfigError, match="there is none at all"):
+    with pytest.raises(ConfigError, match="no queue is tiered"):
         Store().select(name)
     with pytest.raises(ConfigError, match="topicsPattern='TopicA'"):
         several.select(pattern=re.compile("TopicA"))
@@ -252,6 +254,6 @@ def test_how_far_it_has_come_is_told(
         store.snapshot()
     listed = [step for step in shown if step.doing.startswith("Listing")]
     assert [step.done for step in listed] == [*range(1, len(store.objects) + 1)]
-    looked = [step for step in shown if step.doing.startswith("Looking")]
+    looked = [step for step in shown if step.doing.startswith("Reading")]
     assert [(step.done, step.total) for step in looked] == [(n, 5) for n in range(1, 6)]
     assert shown[-1].doing == "closed"

@@ -100,7 +100,7 @@ def test_an_extent_has_the_bytes_of_its_records() -> None:
         if n % 7 == 0:
             writer.append_uncommitted([Message(bytes(11))] * (n % 3))
     snapshot = store.snapshot(1500)
-    check_places(snapshot, writer.places, log_bases(store.named("COMMIT_LOG")))
+    check_places(snapshot, writer.record_ranges, log_bases(store.named("COMMIT_LOG")))
     found = spans(snapshot)
     assert len(found) > 12
     assert found[0][0] == 1000
@@ -115,7 +115,7 @@ def test_an_inner_batch_may_lie_in_two_extents() -> None:
     writer.append([Message(bytes(100))] * 6 + [Message(inner=inner)] + [Message()] * 8)
     snapshot = store.snapshot(900)
     assert {(6, 7), (8, 11)} < set(spans(snapshot))  # offsets 6 to 10 are the batch
-    check_places(snapshot, writer.places, log_bases(store.named("COMMIT_LOG")))
+    check_places(snapshot, writer.record_ranges, log_bases(store.named("COMMIT_LOG")))
 
 
 @settings(max_examples=tries(33))

@@ -117,7 +117,9 @@ def test_a_batch_may_have_expired_in_part(sizes: list[int], run_bytes: int) -> N
     expired, follows = store.named("COMMIT_LOG")[:2]
     del store.objects[expired]
     first = int(follows[-20:])
-    left = [offset for offset, (place, _) in writer.places.items() if place >= first]
+    left = [
+        offset for offset, (place, _) in writer.record_ranges.items() if place >= first
+    ]
     assert store.read_each(1000, run_bytes) == (rows[left[0] - 5 :], [])
 
 

@@ -124,7 +124,7 @@ def test_a_position_of_another_queue() -> None:
 )
 def test_names_of_objects(key: str, found: Key) -> None:
     assert Key.parse(key) == found
-    assert found.place == found.base + (found.behind or 0)
+    assert found.start == found.base + (found.chunk_offset or 0)
 
 
 @pytest.mark.parametrize(
@@ -161,6 +161,6 @@ def test_names_are_those_that_are_written(layout: Layout) -> None:
     folder = layout.folder("DefaultCluster", "broker-a", "TopicA", 3)
     key = Key.parse(f"{folder}/COMMIT_LOG/{layout.object_name(1 << 40, 0)}")
     assert key is not None
-    assert (key.queue, key.place) == (QUEUE, 1 << 40)
+    assert (key.queue, key.start) == (QUEUE, 1 << 40)
     assert str(key.queue) == "DefaultCluster/broker-a/TopicA/3"
     assert key.queue.path == "broker-a/TopicA/3"

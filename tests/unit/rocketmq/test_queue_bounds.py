@@ -104,7 +104,7 @@ def test_the_beginning_of_the_consume_queue_has_expired() -> None:
     snapshot = store.snapshot()
     assert offsets(snapshot) == list(range(20, 35))
     assert snapshot.losses == ()
-    check_places(snapshot, writer.places, log_bases(store.named("COMMIT_LOG")))
+    check_places(snapshot, writer.record_ranges, log_bases(store.named("COMMIT_LOG")))
 
 
 @pytest.mark.parametrize("hole", [1, 2, 3])
@@ -122,7 +122,7 @@ def test_a_segment_that_is_missing_in_the_midst(hole: int, has_coda: bool) -> No
     before = store.named("COMMIT_LOG")[hole - 1]
     assert loss.uri == f"memory://bucket/{before}"
     assert loss.offset == len(store.objects[before])
-    check_places(snapshot, writer.places, log_bases(store.named("COMMIT_LOG")))
+    check_places(snapshot, writer.record_ranges, log_bases(store.named("COMMIT_LOG")))
 
 
 def test_the_last_segment_is_missing(store: Store) -> None:
@@ -177,7 +177,7 @@ def test_what_is_not_committed_is_not_read() -> None:
     snapshot = store.snapshot()
     assert offsets(snapshot) == list(range(27))
     assert snapshot.losses == ()
-    check_places(snapshot, writer.places, log_bases(store.named("COMMIT_LOG")))
+    check_places(snapshot, writer.record_ranges, log_bases(store.named("COMMIT_LOG")))
 
 
 @pytest.mark.parametrize("has_coda", [False, True])
@@ -228,13 +228,13 @@ def test_items_that_point_at_a_coda() -> None:
     (name,) = store.named("CONSUME_QUEUE")
     items = bytearray(store.objects[name])
     for offset in (10, 20):
-        place = writer.places[offset][0] - 16
+        place = writer.record_ranges[offset][0] - 16
         items[20 * offset : 20 * offset + 8] = place.to_bytes(8, "big")
     store.objects[name] = bytes(items)
     snapshot = store.snapshot()
     assert spans(snapshot) == [(0, 9), (10, 19), (20, 24)]
     assert snapshot.losses == ()
-    check_places(snapshot, writer.places, log_bases(store.named("COMMIT_LOG")))
+    check_places(snapshot, writer.record_ranges, log_bases(store.named("COMMIT_LOG")))
 
 
 @pytest.mark.parametrize("seed", range(20))

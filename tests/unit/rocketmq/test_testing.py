@@ -51,7 +51,7 @@ def test_a_segment_ends_before_the_message_that_does_not_fit() -> None:
     writer.append([Message(bytes(300))] * 5)
     sizes = [len(data) for name, data in objects.items() if "COMMIT" in name]
     assert sizes == [2 * 397, 2 * 397, 397]
-    assert writer.places[2] == (2 * 397, 397)
+    assert writer.record_ranges[2] == (2 * 397, 397)
 
 
 def test_a_coda_is_part_of_its_segment() -> None:
@@ -61,7 +61,7 @@ def test_a_coda_is_part_of_its_segment() -> None:
     first, *_ = objects.values()
     assert first.endswith(coda(5))
     assert coda(5) == struct.pack(">iiq", 16, -875286124, 5)
-    assert writer.places[2] == (2 * 397 + 16, 397)
+    assert writer.record_ranges[2] == (2 * 397 + 16, 397)
 
 
 def test_chunks_and_what_they_are_merged_to() -> None:
@@ -84,7 +84,7 @@ def test_what_is_not_committed_is_written_again() -> None:
     writer.append_uncommitted([Message(b"a")])
     (row,) = writer.append([Message(b"a")])
     assert row["__queueOffset"] == 0
-    assert writer.places == {0: (98, 98)}
+    assert writer.record_ranges == {0: (98, 98)}
 
 
 @pytest.mark.parametrize(
