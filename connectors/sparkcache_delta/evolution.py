@@ -91,7 +91,7 @@ def _lost(
 
 
 def _can_read(now: pa.DataType, earlier: pa.DataType) -> bool:
-    """Return whether all values of a type can be read as another without loss."""
+    """Return whether all values of the earlier type can be read as `now` losslessly."""
     if now == earlier:
         return True
     if pa.types.is_struct(now) and pa.types.is_struct(earlier):

@@ -1,8 +1,8 @@
 """Changes that a stream still has to read; files are looked up when they are needed.
 
 The log lists all files and the marks between them at once. The content of a file is
-described by its footer, which costs a request. So only the footers that batches need
-are read, plus the rest of those that are read concurrently.
+described by its footer, which costs a request. So footers are read only as batches
+need them, except that several are always read concurrently.
 """
 
 from __future__ import annotations

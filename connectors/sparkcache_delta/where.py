@@ -68,7 +68,7 @@ class Comparison:
     values: pa.Array
 
     def rows(self, column: pa.Array) -> pa.Array:
-        """Return a mask of the rows for which it holds; null counts as False."""
+        """Return a mask of the rows that match; a comparison with null is no match."""
         if pa.types.is_float32(column.type):
             column = column.cast(pa.float64())
         if self.sign == _NULL:
@@ -80,7 +80,7 @@ class Comparison:
         return self._compared_floats(column)
 
     def may_hold(self, known: Bounds, rows: int | None) -> bool:
-        """Return whether it may hold for any row within known bounds."""
+        """Return whether any row within known bounds may match."""
         low, high, nulls = known
         if self.sign == _NULL:
             return nulls != 0
@@ -94,7 +94,7 @@ class Comparison:
             return any(
                 self._may_match(low, high, value.as_py()) for value in self.values
             )
-        except TypeError:  # an older file's column was of another type
+        except TypeError:  # the column had another type in an older file
             return True
 
     def _compared(self, column: pa.Array) -> pa.Array:
