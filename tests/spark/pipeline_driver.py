@@ -48,7 +48,7 @@ def read(spark: SparkSession) -> DataFrame:
 
 
 def define(spark: SparkSession, registry: Any, name: str) -> None:
-    """Define a view, three flows on it (one reads it twice), one on a table, a stream."""
+    """Define a view, three flows on it (one reads it twice), a table flow, a stream."""
 
     @dp.temporary_view(name=name)
     def view() -> DataFrame:
