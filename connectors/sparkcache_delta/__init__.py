@@ -1,4 +1,4 @@
-"""Reads Delta tables and folders of Parquet files, without a JVM."""
+"""Connector for Delta tables and folders of Parquet files; needs no JVM."""
 
 from sparkcache_delta.connector import DeltaConnector
 

@@ -1,8 +1,8 @@
-"""What one commit to a table has changed: its file in the log, JSON line by line.
+"""Changes that one commit makes to a table: its file in the log, JSON line by line.
 
-delta-rs tells what a version has. It does not tell what was new in it, nor which files
-have rows that others had before: those of a commit that has only moved rows are marked
-so in the log, with `dataChange`.
+delta-rs reports the content of a version. It reports neither what was new in it, nor
+which of its files hold rows that other files held before: a commit that only moves rows
+marks them with `dataChange` in the log.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 _VECTOR = "deletionVector"
 
 TRIMMED = (
-    "if the table's log was trimmed, as its property delta.logRetentionDuration says, "
-    "begin anew, with another checkpoint, with all rows or a version that is kept"
+    "if the table's log was trimmed, as its property delta.logRetentionDuration "
+    "allows, start the query again with a new checkpoint, from all rows or from a "
+    "version that is kept"
 )
 
 
@@ -35,12 +36,12 @@ class Commit:
     """A commit.
 
     Attributes:
-        version: Which version it has made.
-        added: Names of the files with rows that are new, as the log has them.
-        with_deleted: Those of them with rows that are deleted, as vectors say.
-        removed: Those of the files that are none of the table's any more.
-        takes_rows: Whether rows that there were are gone, or others.
-        schema: The columns from now on; None if it does not change them.
+        version: The version that it made.
+        added: Names of the files with new rows, as in the log.
+        with_deleted: Those of them that have a deletion vector.
+        removed: Names of the files that it removed from the table.
+        takes_rows: Whether it deletes or changes earlier rows.
+        schema: The columns from this version on; None if it does not change them.
 
     """
 
@@ -52,23 +53,23 @@ class Commit:
     schema: pa.Schema | None
 
 
-def identity(storage: Storage, place: str, version: int) -> ObjectId | None:
-    """Return what tells a commit from another of its version; None if it is gone."""
+def identity(storage: Storage, table_uri: str, version: int) -> ObjectId | None:
+    """Return the identity of the commit that made a version; None if it is gone."""
     try:
-        return storage.get_end(_uri(place, version), 1).id
+        return storage.get_end(_commit_uri(table_uri, version), 1).id
     except SourceError:
         return None
 
 
-def read_commit(storage: Storage, place: str, version: int) -> Commit:
-    """Read the commit that has made a version. Raises SourceError."""
-    uri = _uri(place, version)
+def read_commit(storage: Storage, table_uri: str, version: int) -> Commit:
+    """Read the commit that made a version. Raises SourceError."""
+    uri = _commit_uri(table_uri, version)
     try:
-        return _parsed(storage.get(uri).data.splitlines(), version)
+        return _parse(storage.get(uri).data.splitlines(), version)
     except SourceError as error:
         raise SourceError(
             uri,
-            expected="the commit with which a stream goes on",
+            expected="the next commit that the stream reads",
             found=f"{error.found}; {TRIMMED}",
         ) from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -77,14 +78,15 @@ def read_commit(storage: Storage, place: str, version: int) -> Commit:
         ) from error
 
 
-def _uri(place: str, version: int) -> str:
-    return f"{place}/_delta_log/{version:020}.json"
+def _commit_uri(table_uri: str, version: int) -> str:
+    return f"{table_uri}/_delta_log/{version:020}.json"
 
 
-def _parsed(lines: Iterable[bytes], version: int) -> Commit:
+def _parse(lines: Iterable[bytes], version: int) -> Commit:
     actions = [json.loads(line) for line in lines if line.strip()]
-    removed, changing = _of(actions, "remove"), _of(actions, "metaData")
-    added = [add for add in _of(actions, "add") if add["dataChange"]]
+    removed = _of_kind(actions, "remove")
+    changing = _of_kind(actions, "metaData")
+    added = [add for add in _of_kind(actions, "add") if add["dataChange"]]
     return Commit(
         version,
         sorted(add["path"] for add in added),
@@ -95,7 +97,7 @@ def _parsed(lines: Iterable[bytes], version: int) -> Commit:
     )
 
 
-def _of(actions: Iterable[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+def _of_kind(actions: Iterable[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
     return [action[kind] for action in actions if action.get(kind) is not None]
 
 

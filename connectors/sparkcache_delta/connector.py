@@ -1,4 +1,4 @@
-"""The connector: constants, and the way to the functions that do it."""
+"""The connector: its constants, and calls to the functions that implement it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sparkcache.connector import TableConnector
 from sparkcache_delta import extents, names, options, pinned, splitting
 from sparkcache_delta.decode import decode
 from sparkcache_delta.discovery import Catalog
-from sparkcache_delta.file_schema import Form
+from sparkcache_delta.file_schema import FileSchema
 from sparkcache_delta.filtering import Resolver
 
 if TYPE_CHECKING:
@@ -44,65 +44,65 @@ class DeltaConnector(TableConnector):
     def pin(
         self, storage: Storage, selection: Selection, options: Mapping[str, str]
     ) -> Mapping[str, str]:
-        """Look up version and schema of a table."""
-        return pinned.pin(storage, names.only(selection), options)
+        """Return the options with the version and schema of the table."""
+        return pinned.pin(storage, names.only_topic(selection), options)
 
     def decoding(self, options: Mapping[str, str]) -> str:
-        """Return the columns, once they are pinned."""
+        """Return the pinned file schema; empty if nothing is pinned."""
         return pinned.decoding(options)
 
     def schema(self, decoding: str) -> pa.Schema:
-        """Return the table's columns, or those that were chosen."""
-        return Form.parse(decoding).plain_schema()
+        """Return the table's columns, or the selected ones."""
+        return FileSchema.parse(decoding).plain_schema()
 
     def entry_columns(self) -> tuple[str, str]:
-        """Return no names: a table's files are read whole."""
+        """Return no names: the files of a table are read as a whole."""
         return "", ""
 
     def time_column(self) -> str:
-        """Return no name: a table has columns of its own."""
+        """Return no name: a table has no time column of its own."""
         return ""
 
     def names_one(self, topic: str) -> bool:
-        """Tell that a path is that of one table."""
+        """Return True: a path always names one table."""
         return True
 
     def is_of(self, topic: str, name: str) -> bool:
-        """Tell whether a table is meant."""
+        """Return whether a name is that of the table."""
         return topic == name
 
     def group(self, topic: str) -> str:
-        """Return the table: it is counted by itself."""
+        """Return the table itself: each table is counted separately."""
         return topic
 
     def position(self, topic: str, text: str) -> Position:
-        """Raise ValueError: versions are what a table has."""
+        """Raise ConfigError: a table has versions, not positions."""
         return names.position(topic, text)
 
     def catalog(self, storage: Storage, options: Mapping[str, str]) -> Catalog:
-        """Return what reads the log of a table, or lists a folder."""
+        """Return a catalog that reads the log of a table, or lists a folder."""
         return Catalog(storage, options)
 
     def change_log(
         self, storage: Storage, topic: str, options: Mapping[str, str]
     ) -> ChangeLog:
-        """Return what tells which files commits have added. Raises ConfigError."""
-        from sparkcache_delta.changes import TableChanges  # see `tables`
+        """Return the log of the files that commits add. Raises ConfigError."""
+        from sparkcache_delta.changes import TableChanges  # large, as in `tables`
 
         return TableChanges(storage, topic, options)
 
     def runs(self, extent: Extent, run_bytes: int) -> Sequence[Run]:
-        """Cut an extent into runs of as many rows each."""
+        """Cut an extent into runs of equal rows."""
         return extents.runs(extent, run_bytes)
 
     def split(
         self, ledger: Ledger, extent: Extent, runs: Sequence[Run], stream: ByteStream
     ) -> Iterator[RawRun]:
-        """Yield the rows of each run as the file has them."""
+        """Yield the rows of each run with the columns and types of the file."""
         return splitting.split(ledger, extent, runs, stream)
 
     def decode(self, ledger: Ledger, raw: RawRun, batch_bytes: int) -> DecodedRun:
-        """Make rows of the file rows of the table."""
+        """Convert rows of the file to rows of the table."""
         return decode(ledger, raw, batch_bytes)
 
     def resolver(
@@ -111,5 +111,5 @@ class DeltaConnector(TableConnector):
         options: Mapping[str, str],
         surrounding: SurroundingRuns,
     ) -> Resolver:
-        """Return what leaves out rows that `where` does not want."""
-        return Resolver(Form.parse(decoding).plain_schema(), options)
+        """Return a resolver that removes the rows that do not match `where`."""
+        return Resolver(FileSchema.parse(decoding).plain_schema(), options)

@@ -1,8 +1,8 @@
-"""Rows of a data file become rows of its table.
+"""Decodes runs: converts rows of a data file to rows of its table.
 
-columns     under the table's names, of the table's types      conforming.py
-constants   what the whole file has: its partition             here
-rows        but for those that a deletion vector takes out     here
+columns     get the table's names and types                   schema_projection.py
+constants   partition values, the same for the whole file     here
+rows        those that a deletion vector lists are removed    here
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import pyarrow as pa
 from sparkcache.connector import DecodedRun
 from sparkcache.errors import SourceError
 from sparkcache_delta import rebase
-from sparkcache_delta.file_schema import Form
-from sparkcache_delta.schema_projection import conform, find
+from sparkcache_delta.file_schema import FileSchema
+from sparkcache_delta.schema_projection import find_field, project
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,21 +28,21 @@ if TYPE_CHECKING:
 def decode(ledger: Ledger, raw: RawRun, batch_bytes: int) -> DecodedRun:
     """Decode a run.
 
-    Raises SourceError if the file's types are none of the table's, or its days are of
-    another calendar.
+    Raises SourceError if the file's types do not fit the table's, or if it has dates or
+    times in the legacy calendar.
     """
     if raw.losses:
         return DecodedRun([], raw.losses)
-    form = Form.parse(ledger.decoding)
+    file_schema = FileSchema.parse(ledger.decoding)
     batches: list[pa.RecordBatch] = []
     first = raw.run.first
     try:
         for stored in pa.ipc.open_stream(pa.py_buffer(raw.data)):
-            batch = _rows(stored, form)
-            deleted = form.deleted_rows(first, stored.num_rows)
+            batch = _rows(stored, file_schema)
+            deleted = file_schema.deleted_rows(first, stored.num_rows)
             if deleted is not None:
                 batch = batch.filter(pa.array(~deleted))
-            _require_calendar(ledger, form, batch)
+            _require_calendar(ledger, file_schema, batch)
             batches += _pieces(batch, batch_bytes)
             first += stored.num_rows
     except pa.ArrowException as error:
@@ -52,28 +52,29 @@ def decode(ledger: Ledger, raw: RawRun, batch_bytes: int) -> DecodedRun:
     return DecodedRun(batches)
 
 
-def _require_calendar(ledger: Ledger, form: Form, batch: pa.RecordBatch) -> None:
-    """Raise SourceError for days and times that mean others in today's calendar."""
-    if not form.is_old:
+def _require_calendar(
+    ledger: Ledger, file_schema: FileSchema, batch: pa.RecordBatch
+) -> None:
+    """Raise SourceError for dates and times that differ between the calendars."""
+    if not file_schema.is_legacy:
         return
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        if name not in (form.values or {}) and rebase.has_old(column):
+        if name not in (file_schema.values or {}) and rebase.has_ambiguous(column):
             raise SourceError(
                 ledger.object.uri,
-                expected=f"in column {name} days since 1582-10-15 and times since "
-                "1900-01-01",
-                found="earlier ones, in the calendar of Spark before version 3, which "
-                "are not translated: leave the column out, or have Spark write the "
-                "rows anew",
+                expected="days since 1582-10-15 and times since 1900-01-01 in column "
+                f"{name}",
+                found="earlier values in the calendar of Spark before version 3, which "
+                "are not rebased: leave the column out, or rewrite the rows with Spark",
             )
 
 
-def _rows(stored: pa.RecordBatch, form: Form) -> pa.RecordBatch:
+def _rows(stored: pa.RecordBatch, file_schema: FileSchema) -> pa.RecordBatch:
     """Return rows with the table's columns. Raises pa.ArrowException."""
-    schema = form.plain_schema()
+    schema = file_schema.plain_schema()
     columns = [
-        _column(stored, form, field, plain.type)
-        for field, plain in zip(form.schema, schema, strict=True)
+        _column(stored, file_schema, field, plain.type)
+        for field, plain in zip(file_schema.columns, schema, strict=True)
     ]
     if not columns:
         return stored
@@ -81,19 +82,22 @@ def _rows(stored: pa.RecordBatch, form: Form) -> pa.RecordBatch:
 
 
 def _column(
-    stored: pa.RecordBatch, form: Form, field: pa.Field, plain: pa.DataType
+    stored: pa.RecordBatch,
+    file_schema: FileSchema,
+    field: pa.Field,
+    plain: pa.DataType,
 ) -> pa.Array:
-    values = form.values or {}
+    values = file_schema.values or {}
     if field.name in values:
         return constant(values[field.name], plain, stored.num_rows)
-    index = find(field, stored.schema, by_id=form.by_id)
+    index = find_field(field, stored.schema, by_id=file_schema.by_id)
     if index is None:
         return pa.nulls(stored.num_rows, plain)
-    return conform(stored.column(index), field, by_id=form.by_id)
+    return project(stored.column(index), field, by_id=file_schema.by_id)
 
 
 def constant(text: str | None, kind: pa.DataType, rows: int) -> pa.Array:
-    """Return a column of one value, given as a text; of bytes, by their digits."""
+    """Return a column of one value, parsed from a text; binary values are in hex."""
     if text is None:
         return pa.nulls(rows, kind)
     if pa.types.is_binary(kind):
@@ -104,7 +108,7 @@ def constant(text: str | None, kind: pa.DataType, rows: int) -> pa.Array:
 
 
 def _pieces(batch: pa.RecordBatch, batch_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Cut a batch into some of about as many bytes; none if it has no rows."""
+    """Cut a batch into pieces of about `batch_bytes`; yield none if it has no rows."""
     pieces = max(1, round(batch.nbytes / max(1, batch_bytes)))
     rows = max(1, -(-batch.num_rows // pieces))
     for first in range(0, batch.num_rows, rows):

@@ -1,9 +1,9 @@
-"""Finds the data files of a table that a scan may want rows of, and cuts them.
+"""Finds the data files of a table that may match a scan, and cuts them into extents.
 
-files       what the log says, or a folder has               log.py, parquet_folder.py
-where       not those that cannot have rows that are wanted  where.py
-footers     which row groups there are                       footers.py
-extents     row groups that are read together                extents.py
+files       the data files in the log or in the folder     log.py, parquet_folder.py
+where       excludes files without matching rows           where.py
+footers     the row groups of each file                    footers.py
+extents     row groups that are read together              extents.py
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from sparkcache.errors import SourceError
 from sparkcache.model import Ledger, placed
 from sparkcache_delta import extents, pinned, rebase
 from sparkcache_delta.decode import constant
-from sparkcache_delta.file_schema import Form
+from sparkcache_delta.file_schema import FileSchema
 from sparkcache_delta.footers import read_footers
-from sparkcache_delta.names import only
+from sparkcache_delta.names import only_topic
 from sparkcache_delta.partition_times import in_zone
 from sparkcache_delta.row_groups import bounds
-from sparkcache_delta.schema_projection import find
+from sparkcache_delta.schema_projection import find_field
 from sparkcache_delta.table import Bounds
 from sparkcache_delta.where import Where
 
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
 
 CONNECTOR = "delta"
 
-_HASH_BITS = 21  # beside 42 of a time in milliseconds
+_HASH_BITS = 21  # a time in milliseconds takes 42
 _log = logging.getLogger(__name__)
 
 
 class Catalog:
-    """Tables below a root; see `sparkcache.connector.Catalog`."""
+    """The tables below a root; see `sparkcache.connector.Catalog`."""
 
     def __init__(self, storage: Storage, options: Mapping[str, str]) -> None:
         self._storage = storage
@@ -53,11 +53,11 @@ class Catalog:
         return f"Catalog({self._storage.root})"
 
     def select(self, selection: Selection) -> Sequence[str]:
-        """Return the one table that is meant; raises ConfigError."""
-        return [only(selection)]
+        """Return the one table that is selected; raises ConfigError."""
+        return [only_topic(selection)]
 
     def snapshot(self, topic: str) -> Snapshot:
-        """Return the files of a table. Raises ConfigError, SourceError."""
+        """Return the files and extents of a table. Raises ConfigError, SourceError."""
         storage, options = self._storage, self._options
         if not pinned.decoding(options):
             options = pinned.pin(storage, topic, options)
@@ -68,7 +68,7 @@ class Catalog:
             placed(topic, storage.root),
             len(maps),
             len(files),
-            sum(len(found.extents) for found in maps.values()),
+            sum(len(ledger_map.extents) for ledger_map in maps.values()),
         )
         return Snapshot(tuple(maps.values()))
 
@@ -79,62 +79,67 @@ def ledger_maps(
     files: Iterable[DataFile],
     options: Mapping[str, str],
 ) -> dict[str, LedgerMap]:
-    """Return the files with rows that may be wanted, by their URIs.
+    """Return the files that may have matching rows, by URI, in the order of their ids.
 
-    In the order of their ids. Of options that are pinned; raises SourceError.
+    The options must be pinned. Raises SourceError.
     """
-    form = Form.parse(pinned.decoding(options))
-    where = Where.parse(options, form.plain_schema())
-    zoned = (in_zone(file, form.schema, options) for file in files)
+    table_schema = FileSchema.parse(pinned.decoding(options))
+    where = Where.parse(options, table_schema.plain_schema())
+    zoned = (in_zone(file, table_schema.columns, options) for file in files)
     wanted = [
-        file for file in zoned if where.may_have(_known(file, where, form), file.rows)
+        file
+        for file in zoned
+        if where.may_have(_bounds(file, where, table_schema), file.rows)
     ]
     footers = read_footers(storage, wanted)
-    topic_place = placed(topic, storage.root)
+    full_topic = placed(topic, storage.root)
     return {
         file.uri: LedgerMap(
-            Ledger(CONNECTOR, topic_place, number, footer.object, str(of_file)),
-            tuple(_extents(footer, of_file, where)),
+            Ledger(CONNECTOR, full_topic, number, footer.object, str(file_schema)),
+            tuple(_extents(footer, file_schema, where)),
         )
         for number, file, footer in _numbered(wanted, footers)
-        for is_old in [rebase.is_old(footer.metadata)]
-        for of_file in [form.of_file(file.values, file.deleted, is_old=is_old)]
+        for is_legacy in [rebase.is_legacy(footer.metadata)]
+        for file_schema in [
+            table_schema.for_file(file.values, file.deleted, is_legacy=is_legacy)
+        ]
     }
 
 
 def least_id(file: DataFile) -> int:
-    """Return an id that a file's is not before, whatever files there are beside it."""
+    """Return a lower bound of a file's ledger id, which no other file affects."""
     return file.modified_ms << _HASH_BITS
 
 
 def _numbered(
     files: Iterable[DataFile], footers: Iterable[Footer]
 ) -> list[tuple[int, DataFile, Footer]]:
-    """Give files numbers, the same whatever files there are beside them.
+    """Number files, so that a file's number does not depend on the other files.
 
-    The later they were written the greater. Two of one millisecond may, rarely, come by
-    one number; then the second gets the next.
+    Later files have greater numbers. Two files of one millisecond may, rarely, have the
+    same number; then the second gets the next one.
     """
-    found: dict[int, tuple[DataFile, Footer]] = {}
+    numbered: dict[int, tuple[DataFile, Footer]] = {}
     for file, footer in sorted(
         zip(files, footers, strict=True), key=lambda pair: pair[0].uri
     ):
         hashed = zlib.crc32(file.uri.encode()) & ((1 << _HASH_BITS) - 1)
         number = least_id(file) | hashed
-        while number in found:
+        while number in numbered:
             number += 1
-        found[number] = file, footer
-    return [(number, *found[number]) for number in sorted(found)]
+        numbered[number] = file, footer
+    return [(number, *numbered[number]) for number in sorted(numbered)]
 
 
-def _extents(footer: Footer, form: Form, where: Where) -> Iterable[Extent]:
-    """Yield the extents of a file that may have rows that are wanted."""
+def _extents(footer: Footer, file_schema: FileSchema, where: Where) -> Iterable[Extent]:
+    """Yield the extents of a file that may have matching rows."""
     metadata = footer.metadata
-    names = _names(footer, form)
+    names = _stored_names(footer, file_schema)
     for groups in extents.row_groups(metadata):
-        # Bounds of the old calendar mean other days; the log's do not.
+        # Bounds in the legacy calendar mean other days; those of the log do not.
         known = [
-            {} if form.is_old else bounds(metadata, group, names) for group in groups
+            {} if file_schema.is_legacy else bounds(metadata, group, names)
+            for group in groups
         ]
         rows = [metadata.row_group(group).num_rows for group in groups]
         if sum(rows) and any(map(where.may_have, known, rows)):
@@ -142,27 +147,33 @@ def _extents(footer: Footer, form: Form, where: Where) -> Iterable[Extent]:
             yield extents.extent(metadata, footer.object.size_bytes, groups, columns)
 
 
-def _names(footer: Footer, form: Form) -> dict[str, str]:
-    """Return the names of columns in a file, by ours. Raises SourceError."""
+def _stored_names(footer: Footer, file_schema: FileSchema) -> dict[str, str]:
+    """Return the names of columns in a file, by the table's. Raises SourceError."""
     stored = footer.metadata.schema.to_arrow_schema()
     try:
-        found = [
-            (field, find(field, stored, by_id=form.by_id))
-            for field in form.schema
-            if field.name not in (form.values or {})
+        indexes = [
+            (field, find_field(field, stored, by_id=file_schema.by_id))
+            for field in file_schema.columns
+            if field.name not in (file_schema.values or {})
         ]
     except pa.ArrowInvalid as error:
         raise SourceError(
             footer.object.uri, expected="the table's columns", found=str(error)
         ) from error
-    return {field.name: stored.field(at).name for field, at in found if at is not None}
+    return {
+        field.name: stored.field(index).name
+        for field, index in indexes
+        if index is not None
+    }
 
 
-def _known(file: DataFile, where: Where, form: Form) -> Mapping[str, Bounds]:
-    """Return what is known of a file's columns before it is looked at."""
+def _bounds(
+    file: DataFile, where: Where, table_schema: FileSchema
+) -> Mapping[str, Bounds]:
+    """Return the bounds of a file's columns that are known without its footer."""
     known = dict(file.bounds)
     for name in where.columns & file.values.keys():
-        kind = form.plain_schema().field(name).type
+        kind = table_schema.plain_schema().field(name).type
         value = constant(file.values[name], kind, 1)[0].as_py()
         known[name] = Bounds(value, value, file.rows if value is None else 0)
     return known

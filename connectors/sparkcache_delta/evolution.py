@@ -1,9 +1,9 @@
-"""Which changes of a table's columns a stream may go through.
+"""Which changes of a table's columns a stream can read across.
 
-What was committed before the stream's columns were looked up is read as a table is:
-columns that were added since are null, those that were widened are cast. But a column
-that is gone since, or has become another, would be lost unsaid. What is committed later
-has to have the columns that the stream has: it is started again to have others.
+Commits from before the stream's columns were looked up are read as a table is: columns
+that were added later are null, columns that were widened later are cast. But a column
+that was dropped or replaced later would be lost silently. Later commits must have the
+columns of the stream; to read other columns, the stream must be started again.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 
 
 def changed(columns: pa.Schema, later: pa.Schema, *, are_all: bool) -> str:
-    """Return which columns are others in a later version, with commas; empty if none.
+    """Return the names of columns that a later version changes, with commas.
 
-    Unless they are all of the table's, columns that there are beside are not looked at.
+    Empty if it changes none. Columns that are not among `columns` count only if
+    `are_all` says that these are all columns of the table.
     """
     before, after = _by_name(columns), _by_name(later)
     names = before.keys() | after.keys() if are_all else before.keys()
@@ -42,16 +43,21 @@ def changed(columns: pa.Schema, later: pa.Schema, *, are_all: bool) -> str:
 
 
 def lost(columns: pa.Schema, earlier: pa.Schema, *, are_all: bool) -> str:
-    """Return which columns of an earlier version cannot be read as these are."""
+    """Return the names of earlier columns that cannot be read as `columns`."""
     return ", ".join(sorted(_lost(columns, earlier, are_all=are_all)))
 
 
 def renamed(
     files: Iterable[DataFile], then: pa.Schema, columns: pa.Schema
 ) -> list[DataFile]:
-    """Return files of a version with what is known of columns under their later names.
+    """Return files of a version with their columns under the stream's names.
 
-    A column that is none of these keeps its name, unless one of these has it by now.
+    Args:
+        files: The files, with values and bounds by the names in their version.
+        then: The columns of that version.
+        columns: The columns of the stream. A column that is not among them keeps its
+            name, unless one of them has that name now; then it is left out.
+
     """
     later = {physical_name(field): field.name for field in columns}
     names = {
@@ -61,14 +67,16 @@ def renamed(
     }
     return [
         replace(
-            file, values=_known(file.values, names), bounds=_known(file.bounds, names)
+            file,
+            values=_with_names(file.values, names),
+            bounds=_with_names(file.bounds, names),
         )
         for file in files
     ]
 
 
-def _known(by_name: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    return {names[name]: known for name, known in by_name.items() if name in names}
+def _with_names(by_name: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    return {names[name]: value for name, value in by_name.items() if name in names}
 
 
 def _lost(
@@ -76,28 +84,28 @@ def _lost(
 ) -> Iterator[str]:
     kept = _by_name(now)
     for field in earlier:
-        found = kept.get(physical_name(field))
-        is_lost = are_all if found is None else not _reads(found.type, field.type)
+        match = kept.get(physical_name(field))
+        is_lost = are_all if match is None else not _can_read(match.type, field.type)
         if is_lost:
             yield field.name
 
 
-def _reads(now: pa.DataType, earlier: pa.DataType) -> bool:
-    """Tell whether all values of a type are ones of another, nothing of them lost."""
+def _can_read(now: pa.DataType, earlier: pa.DataType) -> bool:
+    """Return whether all values of the earlier type can be read as `now` losslessly."""
     if now == earlier:
         return True
     if pa.types.is_struct(now) and pa.types.is_struct(earlier):
         return not any(_lost(_fields(now), _fields(earlier), are_all=True))
     if pa.types.is_list(now) and pa.types.is_list(earlier):
-        return _reads(now.value_type, earlier.value_type)
+        return _can_read(now.value_type, earlier.value_type)
     if pa.types.is_map(now) and pa.types.is_map(earlier):
-        keys = _reads(now.key_type, earlier.key_type)
-        return keys and _reads(now.item_type, earlier.item_type)
+        keys = _can_read(now.key_type, earlier.key_type)
+        return keys and _can_read(now.item_type, earlier.item_type)
     return _is_wider(now, earlier)
 
 
 def _is_wider(now: pa.DataType, earlier: pa.DataType) -> bool:
-    """Tell whether Delta widens one type to the other."""
+    """Return whether Delta widens the earlier type to the other."""
     kinds = pa.types
     if kinds.is_decimal(now):
         whole, scale = now.precision - now.scale, now.scale
@@ -115,7 +123,7 @@ def _is_wider(now: pa.DataType, earlier: pa.DataType) -> bool:
 
 
 def _fields(kind: pa.DataType) -> list[pa.Field]:
-    return [kind.field(at) for at in range(kind.num_fields)]
+    return [kind.field(index) for index in range(kind.num_fields)]
 
 
 def _by_name(columns: Iterable[pa.Field]) -> dict[str, pa.Field]:

@@ -1,7 +1,7 @@
-"""How a data file is cut: into row groups, and these into runs of as many rows.
+"""Cuts a data file into extents of row groups, and these into runs of equal rows.
 
-Row groups that are small are read together with their neighbours. All of that follows
-from the file's footer and the columns that are read, whatever rows are wanted.
+Small row groups are read together with their neighbours. The result depends only on the
+file's footer and the columns that are read, not on the rows that match.
 """
 
 from __future__ import annotations
@@ -17,44 +17,44 @@ if TYPE_CHECKING:
 
     import pyarrow.parquet as pq
 
-_LEAST_BYTES = 8 << 20  # a smaller one costs more in requests than in bytes
-_LEAST_GAP_BYTES = 1 << 20  # likewise
+_LEAST_BYTES = 8 << 20  # reading less costs more in requests than in bytes
+_LEAST_GAP_BYTES = 1 << 20  # skipping less costs more than it saves, likewise
 _TAIL_BYTES = 8
 
 
 def row_groups(metadata: pq.FileMetaData) -> list[list[int]]:
-    """Return the row groups of a file, those together that are read together."""
-    found: list[list[int]] = []
+    """Return the row groups of a file, grouped by the extent that reads them."""
+    grouped: list[list[int]] = []
     filled_bytes = _LEAST_BYTES
     for group in range(metadata.num_row_groups):
         if filled_bytes >= _LEAST_BYTES:
-            found.append([])
+            grouped.append([])
             filled_bytes = 0
-        found[-1].append(group)
+        grouped[-1].append(group)
         filled_bytes += _stored_bytes(metadata, group)
-    return found
+    return grouped
 
 
 def extent(
     metadata: pq.FileMetaData, size_bytes: int, groups: list[int], columns: Set[str]
 ) -> Extent:
-    """Return the extent of neighbouring row groups: those columns, and the footer.
+    """Return the extent of adjacent row groups: their columns, and the footer.
 
-    Columns are meant by their names in the file, with all that is in them.
+    `columns` are top-level names in the file; nested columns are included.
     """
-    first = sum(metadata.row_group(at).num_rows for at in range(groups[0]))
-    rows = sum(metadata.row_group(at).num_rows for at in groups)
+    first = sum(metadata.row_group(group).num_rows for group in range(groups[0]))
+    rows = sum(metadata.row_group(group).num_rows for group in groups)
     footer = size_bytes - _TAIL_BYTES - metadata.serialized_size, size_bytes
-    chunks = [chunk for at in groups for chunk in _chunks(metadata, at, columns)]
+    chunks = [chunk for group in groups for chunk in _chunks(metadata, group, columns)]
     ranges = tuple(_joined([*chunks, footer]))
     total = sum(length for _, length in ranges)
     last = first + rows - 1
-    several = ranges if len(ranges) > 1 else ()
-    return Extent(first, last, ranges[0][0], total, several)
+    separate = ranges if len(ranges) > 1 else ()
+    return Extent(first, last, ranges[0][0], total, separate)
 
 
 def runs(extent: Extent, run_bytes: int) -> list[Run]:
-    """Cut an extent into as few runs as will do, of as many rows each."""
+    """Cut an extent into as few runs as `run_bytes` allows, of equal rows each."""
     rows = extent.last - extent.first + 1
     count = min(rows, max(1, -(-extent.size_bytes // run_bytes)))
     step = -(-rows // count)
@@ -65,21 +65,22 @@ def runs(extent: Extent, run_bytes: int) -> list[Run]:
 
 
 def _stored_bytes(metadata: pq.FileMetaData, group: int) -> int:
-    found = metadata.row_group(group)
+    row_group = metadata.row_group(group)
     return sum(
-        found.column(at).total_compressed_size for at in range(found.num_columns)
+        row_group.column(index).total_compressed_size
+        for index in range(row_group.num_columns)
     )
 
 
 def _chunks(
     metadata: pq.FileMetaData, group: int, columns: Set[str]
 ) -> Iterator[tuple[int, int]]:
-    """Yield where the columns of a row group begin and end."""
-    found = metadata.row_group(group)
-    for at, name in enumerate(_owners(metadata)):
+    """Yield the begin and end offset of each column chunk of a row group."""
+    row_group = metadata.row_group(group)
+    for index, name in enumerate(_owners(metadata)):
         if name not in columns:
             continue
-        chunk = found.column(at)
+        chunk = row_group.column(index)
         begin = chunk.data_page_offset
         if chunk.has_dictionary_page and chunk.dictionary_page_offset:
             begin = min(begin, chunk.dictionary_page_offset)
@@ -87,7 +88,7 @@ def _chunks(
 
 
 def _owners(metadata: pq.FileMetaData) -> Iterator[str]:
-    """Yield the name of the column that each leaf is part of: it may have dots."""
+    """Yield the top-level column of each leaf; its name may contain dots."""
     for field in metadata.schema.to_arrow_schema():
         yield from [field.name] * _leaves(field.type)
 
@@ -95,11 +96,11 @@ def _owners(metadata: pq.FileMetaData) -> Iterator[str]:
 def _leaves(kind: pa.DataType) -> int:
     if pa.types.is_dictionary(kind) or not kind.num_fields:
         return 1
-    return sum(_leaves(kind.field(at).type) for at in range(kind.num_fields))
+    return sum(_leaves(kind.field(index).type) for index in range(kind.num_fields))
 
 
 def _joined(spans: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Yield offset and size of spans; one of those with a small gap between them."""
+    """Yield offset and size of spans, merging those with a small gap between them."""
     merged: list[tuple[int, int]] = []
     for begin, end in sorted(spans):
         if merged and begin - merged[-1][1] <= _LEAST_GAP_BYTES:

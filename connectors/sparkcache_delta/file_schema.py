@@ -1,8 +1,8 @@
-"""What decoding a data file takes, as a text: it is part of what runs are known by.
+"""Everything that decoding a data file depends on, as a text that is part of run keys.
 
-So scans share runs if they read the same columns of the same table with one schema,
-whatever its version, and what a deletion vector says of a file is never mistaken for
-what it said before.
+Scans share runs if they read the same columns of the same table with one schema, in any
+version. The deletion vector of a file is part of the text, so rows that were decoded
+with an older vector are never a hit.
 """
 
 from __future__ import annotations
@@ -22,98 +22,101 @@ if TYPE_CHECKING:
 
     from sparkcache.arrays import Bools
 
-NO_FORM = ""
+NO_SCHEMA = ""
 
 
 @dataclass(frozen=True)
-class Form:
-    """How rows of a table are made of rows of a data file.
+class FileSchema:
+    """How rows of a data file become rows of its table.
 
     Attributes:
-        schema: The columns wanted, with their names and ids in files as metadata.
+        columns: The columns to read, with their names and ids in files as metadata.
         by_id: Whether columns are found in files by their ids, not their names.
-        values: Those of the partition columns, as texts.
-        deleted: Which rows of the file are none of the table's: bits, packed; empty
-            if all are.
-        is_old: Whether dates and times of the file may be of the old calendar.
+        values: Values of the partition columns, as texts.
+        deleted: Which rows of the file are deleted, as packed bits; empty if none are.
+        is_legacy: Whether dates and times of the file may be in the legacy calendar.
 
     """
 
-    schema: pa.Schema
+    columns: pa.Schema
     by_id: bool = False
     values: Mapping[str, str | None] | None = None
     deleted: bytes = b""
-    is_old: bool = False
+    is_legacy: bool = False
 
     @classmethod
-    def parse(cls, text: str) -> Form:
-        """Read what `str` has written; nothing is a form without columns."""
+    def parse(cls, text: str) -> FileSchema:
+        """Parse the output of `str`; an empty text is a schema without columns."""
         return _parse(text)
 
     def __str__(self) -> str:
         return json.dumps(
             {
-                "schema": _text(self.schema.serialize().to_pybytes()),
+                "schema": _encoded(self.columns.serialize().to_pybytes()),
                 "byId": self.by_id,
                 "values": self.values,
-                "deleted": _text(self.deleted) if self.deleted else "",
-                "isOld": self.is_old,
+                "deleted": _encoded(self.deleted) if self.deleted else "",
+                "isLegacy": self.is_legacy,
             }
         )
 
-    def of_file(
-        self, values: Mapping[str, str | None], deleted: Bools | None, *, is_old: bool
-    ) -> Form:
-        """Return the form of one file."""
+    def for_file(
+        self,
+        values: Mapping[str, str | None],
+        deleted: Bools | None,
+        *,
+        is_legacy: bool,
+    ) -> FileSchema:
+        """Return the schema with the properties of one file."""
         packed = b"" if deleted is None else np.packbits(deleted).tobytes()
-        return replace(self, values=values, deleted=packed, is_old=is_old)
+        return replace(self, values=values, deleted=packed, is_legacy=is_legacy)
 
     def deleted_rows(self, first: int, rows: int) -> Bools | None:
-        """Tell which of some rows are deleted; None if none are."""
+        """Return which of `rows` rows from `first` on are deleted; None if none are."""
         if not self.deleted:
             return None
         packed = np.frombuffer(self.deleted, np.uint8)[first // 8 :]
         bits = np.unpackbits(packed, count=first % 8 + rows).astype(np.bool_)
-        found: Bools = bits[first % 8 :]
-        return found if found.any() else None
+        mask: Bools = bits[first % 8 :]
+        return mask if mask.any() else None
 
     def plain_schema(self) -> pa.Schema:
-        """Return the columns as Spark sees them: all may be null."""
-        return pa.schema([plain(field) for field in self.schema])
+        """Return the columns as Spark sees them: all are nullable."""
+        return pa.schema([plain(field) for field in self.columns])
 
 
 def plain(field: pa.Field) -> pa.Field:
-    """Return a field that may be null, without metadata, and so all in it."""
+    """Return a field, and all fields within it, nullable and without metadata."""
     return pa.field(field.name, _plain_type(field.type))
 
 
-def _plain_type(of: pa.DataType) -> pa.DataType:
-    if pa.types.is_struct(of):
-        return pa.struct([plain(of.field(at)) for at in range(of.num_fields)])
-    if pa.types.is_list(of):
-        return pa.list_(pa.field("element", _plain_type(of.value_type)))
-    if pa.types.is_map(of):
-        return pa.map_(_plain_type(of.key_type), _plain_type(of.item_type))
-    return of
+def _plain_type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_struct(kind):
+        return pa.struct([plain(kind.field(index)) for index in range(kind.num_fields)])
+    if pa.types.is_list(kind):
+        return pa.list_(pa.field("element", _plain_type(kind.value_type)))
+    if pa.types.is_map(kind):
+        return pa.map_(_plain_type(kind.key_type), _plain_type(kind.item_type))
+    return kind
 
 
-def _text(data: bytes) -> str:
+def _encoded(data: bytes) -> str:
     return b64encode(zlib.compress(data)).decode()
 
 
-def _bytes(text: str) -> bytes:
+def _decoded(text: str) -> bytes:
     return zlib.decompress(b64decode(text))
 
 
 @lru_cache(maxsize=16)
-def _parse(text: str) -> Form:
-    if text == NO_FORM:
-        return Form(pa.schema([]))
-    found = json.loads(text)
-    return Form(
-        pa.ipc.read_schema(pa.py_buffer(_bytes(found["schema"]))),
-        found["byId"],
-        found["values"],
-        _bytes(found["deleted"]) if found["deleted"] else b"",
-        found["isOld"],
+def _parse(text: str) -> FileSchema:
+    if text == NO_SCHEMA:
+        return FileSchema(pa.schema([]))
+    fields = json.loads(text)
+    return FileSchema(
+        pa.ipc.read_schema(pa.py_buffer(_decoded(fields["schema"]))),
+        fields["byId"],
+        fields["values"],
+        _decoded(fields["deleted"]) if fields["deleted"] else b"",
+        fields["isLegacy"],
     )

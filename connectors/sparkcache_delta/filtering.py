@@ -1,4 +1,4 @@
-"""Rows that a scan wants, of runs that are held for all."""
+"""Filtering of cached runs, which hold the rows of all scans, for one scan."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Resolver:
-    """Leaves out rows that `where` does not want."""
+    """Removes the rows that do not match `where`."""
 
     def __init__(self, schema: pa.Schema, options: Mapping[str, str]) -> None:
         self._where = Where.parse(options, schema)
@@ -25,8 +25,8 @@ class Resolver:
         return f"Resolver({self._where})"
 
     def resolve(self, key: RunKey, run: DecodedRun) -> DecodedRun:  # noqa: ARG002
-        """Return the rows that are wanted."""
+        """Return the rows of a run that match."""
         if not self._where.comparisons:
             return run
-        wanted = [self._where.rows(batch) for batch in run.batches]
-        return DecodedRun([batch for batch in wanted if batch.num_rows], run.losses)
+        matching = [self._where.rows(batch) for batch in run.batches]
+        return DecodedRun([batch for batch in matching if batch.num_rows], run.losses)

@@ -1,4 +1,4 @@
-"""Footers of Parquet files: read with the files' identities, in one request each."""
+"""Footers of Parquet files, read together with the files' identities in one request."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sparkcache_delta.table import DataFile
 
 AT_ONCE = 16
-"""How many footers are read at once."""
+"""How many footers are read concurrently."""
 
 _MOST_BYTES = 64 << 10  # nearly all are smaller
 _TAIL_BYTES = 8
@@ -28,10 +28,10 @@ _MAGIC = b"PAR1"
 
 @dataclass(frozen=True)
 class Footer:
-    """What a file says of itself: which version of the object it is, and what is in it.
+    """The footer of a file, with the version of the object that it was read from.
 
     Attributes:
-        object: The file.
+        object: The identity of the file.
         metadata: Its row groups and their columns.
 
     """
@@ -41,25 +41,25 @@ class Footer:
 
 
 def read_footers(storage: Storage, files: Iterable[DataFile]) -> list[Footer]:
-    """Read the footers of files, many at once. Raises SourceError."""
+    """Read the footers of files, several concurrently. Raises SourceError."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        wanted = [
+        footers = [
             pool.submit(read_footer, storage, file.uri, file.size_bytes)
             for file in files
         ]
         try:
-            return [footer.result() for footer in wanted]
+            return [footer.result() for footer in footers]
         finally:
             pool.shutdown(cancel_futures=True)
 
 
 def read_footer(storage: Storage, uri: str, size_bytes: int | None) -> Footer:
-    """Read the footer of a file of that length, if it is known. Raises SourceError."""
+    """Read the footer of a file; check its length if known. Raises SourceError."""
     stored = storage.get_end(uri, _MOST_BYTES)
     if size_bytes not in (None, stored.id.size_bytes):
         raise SourceError(
             uri,
-            expected=f"{size_bytes} bytes, as the table's log says",
+            expected=f"{size_bytes} bytes, as recorded in the table's log",
             found=f"{stored.id.size_bytes} bytes",
         )
     tail = stored.data[-_TAIL_BYTES:]

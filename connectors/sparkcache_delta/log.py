@@ -1,7 +1,7 @@
 """Reads a table's log with delta-rs: versions, columns, files, deletion vectors.
 
-delta-rs has a way of its own to the storage, with what the storage says of that; it
-reads the log alone, and the files of deletion vectors.
+delta-rs accesses the storage itself, with the endpoint and credentials that `Storage`
+returns. It reads only the log and the files of deletion vectors.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sparkcache.errors import ConfigError, SourceError
-from sparkcache_delta import options as asked
+from sparkcache_delta import options as scan_options
 from sparkcache_delta import pinned_files
 from sparkcache_delta.logged_files import data_files
 from sparkcache_delta.partition_times import as_logged, times, without_zone
@@ -27,7 +27,7 @@ try:
     from deltalake.exceptions import DeltaError, TableNotFoundError
 except ImportError as error:
     raise ConfigError(
-        "option connector='delta': it needs deltalake: pip install 'sparkcache[delta]'"
+        "option connector='delta': requires deltalake: pip install 'sparkcache[delta]'"
     ) from error
 
 if TYPE_CHECKING:
@@ -48,74 +48,73 @@ _KNOWN_FEATURES = _WIDENING | {
     "v2Checkpoint",
     "vacuumProtocolCheck",
 }
-_SINCE = asked.STARTING_TIMESTAMP
-_OPTIONS = asked.VERSION, asked.TIMESTAMP, _SINCE
+_SINCE = scan_options.STARTING_TIMESTAMP
+_OPTIONS = scan_options.VERSION, scan_options.TIMESTAMP, _SINCE
 _SCHEMES = {"s3a": "s3", "s3n": "s3"}
 
 
 class Log:
     """The log of a table at one version."""
 
-    def __init__(self, place: str, table: DeltaTable) -> None:
-        self._place = place
+    def __init__(self, table_uri: str, table: DeltaTable) -> None:
+        self._table_uri = table_uri
         self._table = table
         self._require_known_features()
 
     def __repr__(self) -> str:
-        return f"Log({self._place}, version {self._table.version()})"
+        return f"Log({self._table_uri}, version {self._table.version()})"
 
     @classmethod
     def find(
-        cls, storage: Storage, place: str, options: Mapping[str, str]
+        cls, storage: Storage, table_uri: str, options: Mapping[str, str]
     ) -> Log | None:
-        """Open the log of the table in a place; None if there is none.
+        """Open the log of the table at a URI; return None if it has no log.
 
         Raises ConfigError, SourceError.
         """
-        version, time = asked.version(options), asked.timestamp(options)
+        version, time = scan_options.version(options), scan_options.timestamp(options)
         access = dict(storage.access())
-        with _translated(place, options):
+        with _translated(table_uri, options):
             try:
-                table = _opened(_as_url(place), version, access)
+                table = _open(_as_url(table_uri), version, access)
             except TableNotFoundError:
                 if version is None or not DeltaTable.is_deltatable(
-                    _as_url(place), access
+                    _as_url(table_uri), access
                 ):
                     return None
                 raise
             if time is not None:
                 table.load_as_version(version_at(table, time))
-        return cls(place, table)
+        return cls(table_uri, table)
 
     @classmethod
-    def at(cls, storage: Storage, place: str, version: int | None = None) -> Log:
-        """Open the log of a table at a version, or the newest one.
+    def open(cls, storage: Storage, table_uri: str, version: int | None = None) -> Log:
+        """Open the log of a table at a version, or at the newest one.
 
         Raises ConfigError, SourceError.
         """
         access = dict(storage.access())
-        with _translated(place, {}):
+        with _translated(table_uri, {}):
             try:
-                return cls(place, DeltaTable(_as_url(place), version, access))
+                return cls(table_uri, DeltaTable(_as_url(table_uri), version, access))
             except TableNotFoundError as error:
                 if version is None:
                     raise
                 raise SourceError(
-                    place, expected=f"version {version}", found=str(error)
+                    table_uri, expected=f"version {version}", found=str(error)
                 ) from error
 
     @property
     def version(self) -> int:
-        """The version."""
+        """The version at which the log is open."""
         return self._table.version()
 
     def update(self) -> bool:
-        """Go on to the newest version; tell whether that could be found out.
+        """Update to the newest version; return False if that failed.
 
-        It can no longer once credentials end that the log was opened with. Only what
-        was committed since is read: if another table lies in the place by now, its
-        later files come to those of this one, which nothing here tells. Raises
-        ConfigError.
+        It fails once the credentials expire with which the log was opened. Only new
+        commits are read: if another table has replaced this one, its later files are
+        added to those of this one, which is not detected here. Raises ConfigError.
         """
         try:
             self._table.update_incremental()
@@ -126,32 +125,34 @@ class Log:
 
     @property
     def table_id(self) -> str:
-        """What tells the table from another one in its place."""
+        """The id of the table; a table that replaces it has another id."""
         return str(self._table.metadata().id)
 
     @staticmethod
-    def first_version_since(storage: Storage, place: str, time: datetime) -> int:
-        """Return the first version of a time or later: it may not be there yet.
+    def first_version_since(storage: Storage, table_uri: str, time: datetime) -> int:
+        """Return the first version at a time or later, which may not exist yet.
 
         Raises ConfigError.
         """
         access, options = dict(storage.access()), {_SINCE: time.isoformat()}
-        with _translated(place, options):
-            return first_since(DeltaTable(_as_url(place), None, access), time)
+        with _translated(table_uri, options):
+            return first_since(DeltaTable(_as_url(table_uri), None, access), time)
 
     def table(self) -> Table:
         """Return version and columns. Raises ConfigError."""
-        with _translated(self._place, {}):
+        with _translated(self._table_uri, {}):
             schema = pa.schema(self._table.schema().to_arrow())
             metadata = self._table.metadata()
         mode = metadata.configuration.get(_MAPPING_MODE, "none")
         partitions = list(metadata.partition_columns)
-        local = self._local_times(schema)
-        return Table(self._table.version(), schema, mode == "id", partitions, local)
+        without_zone = self._times_without_zone(schema)
+        return Table(
+            self._table.version(), schema, mode == "id", partitions, without_zone
+        )
 
     def few_files(self) -> list[DataFile] | None:
-        """Return the data files, if they are few and have no deletion vectors."""
-        with _translated(self._place, {}):
+        """Return the data files if they are few and have no deletion vectors."""
+        with _translated(self._table_uri, {}):
             count = pa.table(self._table.get_add_actions(flatten=False)).num_rows
         if count > pinned_files.MOST or self._has_vectors():
             return None
@@ -160,49 +161,49 @@ class Log:
     def files(
         self, names: Collection[str] | None = None, *, are_whole: bool = False
     ) -> list[DataFile]:
-        """Return the data files, or those of these names. Raises SourceError.
+        """Return all data files, or only those with these names. Raises SourceError.
 
-        Unless they are known to be whole, the deletion vectors of all files are read.
+        Deletion vectors of all files are read, unless the files are known to be whole.
         """
         schema = self.table().schema
-        with _translated(self._place, {}):
+        with _translated(self._table_uri, {}):
             actions = as_logged(
                 pa.table(self._table.get_add_actions(flatten=False)),
-                self._local_times(schema),
+                self._times_without_zone(schema),
             )
             if names is not None:
                 wanted = pa.array(names, pa.string())
                 actions = actions.filter(pc.is_in(actions["path"], wanted))
-            is_any = actions.num_rows and not are_whole
-            deleted = self._deleted() if is_any else {}
-        return data_files(actions, schema, self.uri, deleted)
+            may_have_deleted = actions.num_rows and not are_whole
+            deleted = self._deleted() if may_have_deleted else {}
+        return data_files(actions, schema, self.file_uri, deleted)
 
-    def uri(self, path: str) -> str:
-        """Return where a file lies; its name in the log is that of a URI."""
-        scheme, separator, rest = path.partition(":")
+    def file_uri(self, name: str) -> str:
+        """Return the URI of a file; its name in the log is percent-encoded."""
+        scheme, separator, rest = name.partition(":")
         if separator and scheme.isalnum() and "/" not in scheme:
-            place = unquote(rest).lstrip("/")
+            path = unquote(rest).lstrip("/")
             scheme = _SCHEMES.get(scheme, scheme)
-            return f"file:///{place}" if scheme == "file" else f"{scheme}://{place}"
-        return f"{self._place}/{unquote(path)}"
+            return f"file:///{path}" if scheme == "file" else f"{scheme}://{path}"
+        return f"{self._table_uri}/{unquote(name)}"
 
-    def _local_times(self, schema: pa.Schema) -> dict[str, dict[str, str]]:
-        """Return the times of partitions that say no zone."""
-        with _translated(self._place, {}):
+    def _times_without_zone(self, schema: pa.Schema) -> dict[str, dict[str, str]]:
+        """Return the partition values that are times without a time zone."""
+        with _translated(self._table_uri, {}):
             fields = times(schema, self._table.metadata().partition_columns)
             return without_zone(fields, self._table.partitions()) if fields else {}
 
     def _deleted(self) -> dict[str, Bools]:
-        """Return which rows are deleted, of the files that have such."""
+        """Return which rows are deleted, of the files that have deleted rows."""
         if not self._has_vectors():
             return {}
         vectors = pa.RecordBatchReader.from_stream(self._table.deletion_vectors())
-        found = {}
+        deleted = {}
         for batch in vectors:
             for uri, kept in zip(*batch.columns, strict=True):
                 rows = kept.values.to_numpy(zero_copy_only=False)
-                found[self.uri(uri.as_py())] = ~rows.astype(np.bool_)
-        return found
+                deleted[self.file_uri(uri.as_py())] = ~rows.astype(np.bool_)
+        return deleted
 
     def _has_vectors(self) -> bool:
         return _VECTORS in (self._table.protocol().reader_features or ())
@@ -212,18 +213,18 @@ class Log:
         unknown = sorted(features - _KNOWN_FEATURES)
         if unknown:
             raise ConfigError(
-                f"{self._place}: table feature {', '.join(unknown)} is not supported; "
-                f"these are: {', '.join(sorted(_KNOWN_FEATURES))}"
+                f"{self._table_uri}: table feature {', '.join(unknown)} is not "
+                f"supported; supported features: {', '.join(sorted(_KNOWN_FEATURES))}"
             )
         if _VECTORS in features and features & _WIDENING:
             raise ConfigError(
-                f"{self._place}: table features {_VECTORS} and typeWidening are "
-                "supported, but not together; drop one of them from the table"
+                f"{self._table_uri}: table features {_VECTORS} and typeWidening are "
+                "supported, but not together; drop one of these features from the table"
             )
 
 
-def _opened(url: str, version: int | None, access: dict[str, str]) -> DeltaTable:
-    """Open a table at a version. Raises ValueError for one that is yet to come."""
+def _open(url: str, version: int | None, access: dict[str, str]) -> DeltaTable:
+    """Open a table at a version. Raises ValueError for a future version."""
     try:
         return DeltaTable(url, version, access)
     except DeltaError as error:
@@ -235,14 +236,14 @@ def _opened(url: str, version: int | None, access: dict[str, str]) -> DeltaTable
         raise ValueError(f"the newest one is {newest}") from error
 
 
-def _as_url(place: str) -> str:
-    scheme, _, path = place.partition("://")
+def _as_url(uri: str) -> str:
+    scheme, _, path = uri.partition("://")
     return f"{scheme}://{quote(path)}"
 
 
 @contextmanager
-def _translated(place: str, options: Mapping[str, str]) -> Iterator[None]:
-    """Turn what delta-rs raises into errors of this package."""
+def _translated(uri: str, options: Mapping[str, str]) -> Iterator[None]:
+    """Translate errors of delta-rs into errors of this package."""
     try:
         yield
     except (DeltaError, OSError, ValueError) as error:
@@ -250,16 +251,16 @@ def _translated(place: str, options: Mapping[str, str]) -> Iterator[None]:
             raise
         if "Invalid table location" in str(error):
             raise ConfigError(
-                f"{place}: must be a directory, that of a table or of Parquet files"
+                f"{uri}: must be the directory of a Delta table or of Parquet files"
             ) from error
-        given = [name for name in _OPTIONS if name in options]
-        if given:
-            option = f"option {given[0]}={options[given[0]]!r}"
-            raise ConfigError(f"{option}: not a version of {place}: {error}") from error
+        names = [name for name in _OPTIONS if name in options]
+        if names:
+            option = f"option {names[0]}={options[names[0]]!r}"
+            raise ConfigError(f"{option}: not a version of {uri}: {error}") from error
         if isinstance(error, TableNotFoundError):
-            raise ConfigError(f"{place}: there is no Delta table: {error}") from error
+            raise ConfigError(f"{uri}: not a Delta table: {error}") from error
         if "nsupported" in str(error):
-            raise ConfigError(f"{place}: {error}") from error
+            raise ConfigError(f"{uri}: {error}") from error
         raise SourceError(
-            place, expected="a readable Delta log", found=str(error)
+            uri, expected="a readable Delta log", found=str(error)
         ) from error

@@ -1,4 +1,4 @@
-"""What a table's log says of its data files."""
+"""Data files as a table's log describes them."""
 
 from __future__ import annotations
 
@@ -16,46 +16,49 @@ if TYPE_CHECKING:
 
     from sparkcache.arrays import Bools
 
-_CUT_OFF = timedelta(milliseconds=1)  # statistics do not tell what is less than that
+_PRECISION = timedelta(milliseconds=1)  # statistics cut off anything smaller
 
 
 def data_files(
     actions: pa.Table,
     schema: pa.Schema,
-    uri: Callable[[str], str],
+    file_uri: Callable[[str], str],
     deleted: Mapping[str, Bools],
 ) -> list[DataFile]:
     """Return the files that actions have added.
 
     Args:
-        actions: A row for each file, as delta-rs gives them.
+        actions: One row for each file, as delta-rs returns them.
         schema: The table's columns.
-        uri: Where a file lies, by its name in the log.
-        deleted: Which rows are deleted, by where the file lies.
+        file_uri: Returns a file's URI for its name in the log.
+        deleted: Which rows of a file are deleted, by its URI.
 
     """
     return [
         DataFile(
-            place := uri(action["path"]),
+            uri := file_uri(action["path"]),
             action["modification_time"],
             action["size_bytes"],
             action["num_records"],
             values,
             _bounds(action, schema),
-            deleted.get(place),
+            deleted.get(uri),
         )
-        for action, values in zip(actions.to_pylist(), _texts(actions), strict=True)
+        for action, values in zip(
+            actions.to_pylist(), _partition_values(actions), strict=True
+        )
     ]
 
 
-def _texts(actions: pa.Table) -> list[dict[str, str | None]]:
-    """Return the partitions' values of each file as texts that Arrow reads again."""
+def _partition_values(actions: pa.Table) -> list[dict[str, str | None]]:
+    """Return the partition values of each file, as texts that Arrow can parse."""
     if "partition" not in actions.column_names:
         return [{} for _ in range(actions.num_rows)]
     values = actions.column("partition").combine_chunks()
     kind = values.type
     texts = {
-        kind.field(at).name: _text(values.field(at)) for at in range(kind.num_fields)
+        kind.field(index).name: _texts(values.field(index))
+        for index in range(kind.num_fields)
     }
     return [
         {name: column[row] for name, column in texts.items()}
@@ -63,7 +66,7 @@ def _texts(actions: pa.Table) -> list[dict[str, str | None]]:
     ]
 
 
-def _text(values: pa.Array) -> list[str | None]:
+def _texts(values: pa.Array) -> list[str | None]:
     if not pa.types.is_binary(values.type):
         texts: list[str | None] = values.cast(pa.string()).to_pylist()
         return texts
@@ -71,23 +74,23 @@ def _text(values: pa.Array) -> list[str | None]:
 
 
 def _bounds(action: Mapping[str, Any], schema: pa.Schema) -> dict[str, Bounds]:
-    """Return what a log says of columns, under the table's names."""
+    """Return the bounds of columns in the log, by the table's names."""
     lows, highs = action.get("min") or {}, action.get("max") or {}
     nulls = action.get("null_count") or {}
-    found = {}
+    known = {}
     for field in schema:
         name = physical_name(field)
         if name in nulls and not pa.types.is_nested(field.type):
             high = highs.get(name)
             if high is not None and pa.types.is_timestamp(field.type):
-                high = _later(high)
-            found[field.name] = Bounds(lows.get(name), high, nulls[name])
-    return found
+                high = _upper_bound(high)
+            known[field.name] = Bounds(lows.get(name), high, nulls[name])
+    return known
 
 
-def _later(high: datetime) -> datetime | None:
-    """Return the time before which all lie; None if there is none to write it."""
+def _upper_bound(high: datetime) -> datetime | None:
+    """Return a time that is after all values; None if it is out of range."""
     try:
-        return high + _CUT_OFF
+        return high + _PRECISION
     except OverflowError:
         return None

@@ -1,8 +1,8 @@
-"""What a stream has still to read; its files are looked up as they are asked for.
+"""Changes that a stream still has to read; files are looked up when they are needed.
 
-The log tells at once which files there are, and the marks between them. What is in a
-file its footer tells, which costs a request: so no more are read than batches take, but
-for some that are read at once.
+The log lists all files and the marks between them at once. The content of a file is
+described by its footer, which costs a request. So footers are read only as batches
+need them, except that several are always read concurrently.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _MOST_AT_ONCE = 16 * AT_ONCE
 
 
 class Step(NamedTuple):
-    """What a stream reads as a whole.
+    """The smallest part of a version that a stream reads as a whole.
 
     Attributes:
-        after: Where it is then.
-        version: The version that it is of.
-        file: A file; None if the version has none to read.
+        after: The mark after this step.
+        version: The version it belongs to.
+        file: The file to read; None if the version has no file to read.
 
     """
 
@@ -40,12 +40,12 @@ class Step(NamedTuple):
 
 
 class Lookups:
-    """The changes that steps are; see `sparkcache.connector.Changes`.
+    """The changes of a sequence of steps; see `sparkcache.connector.Changes`.
 
     Args:
-        begin: Where a stream is before them.
+        begin: The mark before the first step.
         steps: The steps.
-        look: Returns the ledgers of files with anything to read, by where they lie.
+        look_up: Returns the ledgers of files with anything to read, by their URIs.
 
     """
 
@@ -53,49 +53,53 @@ class Lookups:
         self,
         begin: TableMark,
         steps: Iterable[Step],
-        look: Callable[[Sequence[Step]], Mapping[str, LedgerMap]],
+        look_up: Callable[[Sequence[Step]], Mapping[str, LedgerMap]],
     ) -> None:
-        self._left = deque(steps)
-        self._found: deque[Change] = deque()
-        self._look = look
+        self._steps = deque(steps)
+        self._changes: deque[Change] = deque()
+        self._look_up = look_up
         self._at_once = AT_ONCE
-        self.until = (self._left[-1].after if self._left else begin).written()
+        self.until = (self._steps[-1].after if self._steps else begin).to_json()
 
     def __repr__(self) -> str:
-        return f"Lookups({len(self._found)} found, {len(self._left)} left)"
+        return f"Lookups({len(self._changes)} found, {len(self._steps)} to look up)"
 
     def __iter__(self) -> Lookups:
         return self
 
     def __next__(self) -> Change:
-        """Return the next change. Raises SourceError; asked again, tries again."""
-        if self._left and not self._found:
-            self._find()
-        if not self._found:
+        """Return the next change. Raises SourceError; the next call tries again."""
+        if self._steps and not self._changes:
+            self._look_up_next()
+        if not self._changes:
             raise StopIteration
-        return self._found.popleft()
+        return self._changes.popleft()
 
     def least_id(self) -> int | None:
-        """Return an id that no ledger is before that is left; None if none are."""
-        found = [of.ledger.ledger.id for of in self._found if of.ledger is not None]
-        left = [least_id(step.file) for step in self._left if step.file is not None]
-        return min(found + left, default=None)
+        """Return a lower bound of the ids of remaining ledgers; None if none remain."""
+        found = [
+            change.ledger.ledger.id
+            for change in self._changes
+            if change.ledger is not None
+        ]
+        pending = [least_id(step.file) for step in self._steps if step.file is not None]
+        return min(found + pending, default=None)
 
-    def _find(self) -> None:
-        """Look up the next files, each time twice as many: waiting for few is short."""
-        steps = self._next()
-        maps = self._look(steps)
+    def _look_up_next(self) -> None:
+        """Look up the next files, twice as many each time: the first wait is short."""
+        steps = self._next_steps()
+        maps = self._look_up(steps)
         for step in steps:
             ledger = None if step.file is None else maps.get(step.file.uri)
-            self._found.append(Change(step.after.written(), ledger))
-            self._left.popleft()
+            self._changes.append(Change(step.after.to_json(), ledger))
+            self._steps.popleft()
         self._at_once = min(2 * self._at_once, _MOST_AT_ONCE)
 
-    def _next(self) -> list[Step]:
+    def _next_steps(self) -> list[Step]:
         """Return the next steps, up to a file that was removed and added again."""
         steps: list[Step] = []
         uris: set[str] = set()
-        for step in self._left:
+        for step in self._steps:
             uri = None if step.file is None else step.file.uri
             if len(steps) == self._at_once or uri in uris:
                 break

@@ -1,13 +1,13 @@
-"""How far a stream has come in a table: so many files of a version.
+"""How far a stream has read a table: the number of files read of a version.
 
-As JSON, in checkpoints and in the progress of a query:
+Its JSON form, in checkpoints and in the progress of a query:
 
     {"table": "f1e61c26-...", "version": 7, "files": 2}
     {"table": "f1e61c26-...", "version": 5, "files": 40, "snapshot": true}
 
-The first has read all that was added before version 7, and two of the files that this
-has added. The second is still with the files that version 5 had, from which it goes on
-to what version 6 has added.
+The first stream has read all files added before version 7, and two of the files that
+version 7 added. The second is still reading all files of version 5, and continues with
+the files that version 6 added.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TableMark:
-    """A place in a table's log.
+    """A mark in a table's log.
 
     Attributes:
-        table: The table's id: another one may come to lie in its place.
+        table: The table's id, since another table may replace it at the same URI.
         version: The version that is being read.
         files: How many of its files were read, in order.
-        is_snapshot: Whether all files that it has are meant, not those it has added.
+        is_snapshot: Whether all files of the version are read, or only those it added.
 
     """
 
@@ -40,7 +40,7 @@ class TableMark:
 
     @classmethod
     def parse(cls, mark: Mark) -> TableMark:
-        """Read what `written` wrote; raises ConfigError."""
+        """Parse the output of `to_json`; raises ConfigError."""
         try:
             return cls(
                 str(mark["table"]),
@@ -50,23 +50,23 @@ class TableMark:
             )
         except (KeyError, TypeError, ValueError) as error:
             raise ConfigError(
-                f"the checkpoint has the offset {mark!r}, which is none of a table: "
-                "give another checkpointLocation"
+                f"the checkpoint has the offset {mark!r}, which is not an offset of a "
+                "table: use another checkpointLocation"
             ) from error
 
-    def written(self) -> Mark:
-        """Return it as it stands in JSON."""
-        found: dict[str, int | str | bool] = {
+    def to_json(self) -> Mark:
+        """Return the mark in its JSON form."""
+        mark: dict[str, int | str | bool] = {
             "table": self.table,
             "version": self.version,
             "files": self.files,
         }
-        return found | {"snapshot": True} if self.is_snapshot else found
+        return mark | {"snapshot": True} if self.is_snapshot else mark
 
-    def behind(self) -> TableMark:
-        """Return the mark behind its version."""
+    def after_version(self) -> TableMark:
+        """Return the mark after all of this version."""
         return TableMark(self.table, self.version + 1)
 
-    def past(self, files: int) -> TableMark:
-        """Return the mark behind so many of its version's files."""
+    def after_files(self, files: int) -> TableMark:
+        """Return the mark after that many files of this version."""
         return replace(self, files=files)

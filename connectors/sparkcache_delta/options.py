@@ -1,4 +1,4 @@
-"""What a scan of a table may be asked for."""
+"""Options of a scan of a table."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ STREAM_NAMES = frozenset(
 )
 NAMES = frozenset({VERSION, TIMESTAMP, COLUMNS, WHERE, ZONE}) | STREAM_NAMES
 
-_OF_LOGS = ("startingTime", "endingTime")
+_TIME_OPTIONS = ("startingTime", "endingTime")
 
 
 def check(options: Mapping[str, str]) -> None:
-    """Raise ConfigError for what no table understands."""
-    for name in _OF_LOGS:
+    """Raise ConfigError for options that are invalid for any table."""
+    for name in _TIME_OPTIONS:
         if name in options:
             raise ConfigError(
-                f"option {name}: a table has no time of its own; name the column: "
-                "where=\"day >= '2026-01-31'\""
+                f"option {name}: a table has no time column of its own; name the "
+                "column: where=\"day >= '2026-01-31'\""
             )
     zone(options)
     version(options)
@@ -48,23 +48,23 @@ def check(options: Mapping[str, str]) -> None:
     skips(options, IGNORE_DELETES)
     for one, other in (VERSION, TIMESTAMP), (STARTING_VERSION, STARTING_TIMESTAMP):
         if one in options and other in options:
-            raise ConfigError(f"options {one} and {other}: give one of them alone")
+            raise ConfigError(f"options {one} and {other}: use only one of them")
 
 
 def version(options: Mapping[str, str]) -> int | None:
-    """Return the version that was asked for; raises ConfigError."""
+    """Return the version to read; raises ConfigError."""
     text = options.get(VERSION)
     if text is None:
         return None
     if not text.strip().isdecimal():
         raise ConfigError(
-            f"option {VERSION}={text!r}: must be the number of a version, from 0 on"
+            f"option {VERSION}={text!r}: must be the number of a version, at least 0"
         )
     return int(text)
 
 
 def starting_version(options: Mapping[str, str]) -> int | str | None:
-    """Return the version that a stream begins with, or LATEST; raises ConfigError."""
+    """Return the version at which a stream begins, or LATEST; raises ConfigError."""
     text = options.get(STARTING_VERSION)
     if text is None:
         return None
@@ -73,13 +73,13 @@ def starting_version(options: Mapping[str, str]) -> int | str | None:
     if text.strip().lower() == LATEST:
         return LATEST
     raise ConfigError(
-        f"option {STARTING_VERSION}={text!r}: must be the number of a version, from 0 "
-        f"on, or {LATEST}; without it a stream begins with all rows there are"
+        f"option {STARTING_VERSION}={text!r}: must be the number of a version, at "
+        f"least 0, or {LATEST}; without it a stream begins with all rows of the table"
     )
 
 
 def skips(options: Mapping[str, str], name: str) -> bool:
-    """Tell whether that was asked for; raises ConfigError."""
+    """Return whether an option to skip commits is set; raises ConfigError."""
     try:
         return parse_bool(options.get(name, "false"))
     except ValueError as error:
@@ -87,7 +87,7 @@ def skips(options: Mapping[str, str], name: str) -> bool:
 
 
 def timestamp(options: Mapping[str, str], name: str = TIMESTAMP) -> datetime | None:
-    """Return the time that was asked for; raises ConfigError."""
+    """Return the time that an option sets; raises ConfigError."""
     text = options.get(name)
     if text is None:
         return None
@@ -104,7 +104,7 @@ def timestamp(options: Mapping[str, str], name: str = TIMESTAMP) -> datetime | N
 
 
 def zone(options: Mapping[str, str]) -> ZoneInfo | None:
-    """Return the zone of times that say none, if it was given; raises ConfigError."""
+    """Return the zone of times without a zone, if it is set; raises ConfigError."""
     text = options.get(ZONE)
     if text is None:
         return None
@@ -118,7 +118,7 @@ def zone(options: Mapping[str, str]) -> ZoneInfo | None:
 
 
 def columns(options: Mapping[str, str]) -> list[str] | None:
-    """Return the columns that were asked for: names with commas, or a JSON list."""
+    """Return the columns in the option: names with commas, or JSON; None for all."""
     text = options.get(COLUMNS, "").strip()
     if not text:
         return None

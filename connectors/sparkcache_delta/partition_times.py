@@ -1,8 +1,9 @@
-"""Times that partitions are named by, of which some say no zone.
+"""Partition values that are times without a time zone.
 
-Spark's Delta takes those to be in the session's zone, which nobody tells a data source.
-They are what its writers wrote before they came to write UTC, and what delta-rs writes.
-delta-rs reads them as in UTC, so those are told from others by what the log has.
+Spark's Delta reads such times in the zone of the session, which a data source does not
+get to know. Older versions of Spark's Delta, which did not write UTC yet, and delta-rs
+write them. delta-rs reads them as UTC, so the text in the log has to show which times
+have no zone.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from sparkcache.errors import ConfigError
-from sparkcache_delta import options as asked
+from sparkcache_delta import options as scan_options
 from sparkcache_delta.schema_projection import physical_name
 
 if TYPE_CHECKING:
@@ -26,11 +27,11 @@ if TYPE_CHECKING:
 
 _ZONE = re.compile(r"Z|[+-]\d\d:?\d\d")
 _DAY_LENGTH = len("2026-01-31")
-_MAYBE = "?"  # behind a time that the log has both with a zone and without
+_AMBIGUOUS = "?"  # suffix of a time that the log has both with a zone and without
 
 
 def times(schema: pa.Schema, partitions: Iterable[str]) -> list[pa.Field]:
-    """Return the columns of partitions whose values are instants."""
+    """Return the partition columns whose values are instants."""
     fields = (schema.field(name) for name in partitions)
     return [field for field in fields if _is_instant(field.type)]
 
@@ -38,49 +39,58 @@ def times(schema: pa.Schema, partitions: Iterable[str]) -> list[pa.Field]:
 def without_zone(
     fields: Iterable[pa.Field], logged: Iterable[Mapping[str, str | None]]
 ) -> dict[str, dict[str, str]]:
-    """Return the values that say no zone, of each column that has such.
+    """Return the values without a zone, of each column that has such values.
 
-    Of all values as the log has them: which text a file has, by that which Arrow
-    writes.
+    Args:
+        fields: The columns.
+        logged: All partition values as they are in the log.
+
+    Returns:
+        By column, the text to use for a value, by the text that Arrow writes for it.
+
     """
     rows = list(logged)
-    found = {field.name: _without_zone(field, rows) for field in fields}
-    return {name: texts for name, texts in found.items() if texts}
+    by_column = {field.name: _without_zone(field, rows) for field in fields}
+    return {name: texts for name, texts in by_column.items() if texts}
 
 
-def as_logged(actions: pa.Table, local: Mapping[str, Mapping[str, str]]) -> pa.Table:
-    """Return what files were added, with those values that say no zone as texts."""
-    if not local:
+def as_logged(actions: pa.Table, zoneless: Mapping[str, Mapping[str, str]]) -> pa.Table:
+    """Return the added files with columns of `zoneless` values as texts."""
+    if not zoneless:
         return actions
     values = actions.column("partition").combine_chunks()
     names = [field.name for field in values.type]
     children = [
-        _told(values.field(name), local[name]) if name in local else values.field(name)
+        _as_texts(values.field(name), zoneless[name])
+        if name in zoneless
+        else values.field(name)
         for name in names
     ]
-    told = pa.StructArray.from_arrays(children, names)
-    at = actions.schema.get_field_index("partition")
-    return actions.set_column(at, "partition", told)
+    partition = pa.StructArray.from_arrays(children, names)
+    index = actions.schema.get_field_index("partition")
+    return actions.set_column(index, "partition", partition)
 
 
 def in_zone(file: DataFile, schema: pa.Schema, options: Mapping[str, str]) -> DataFile:
-    """Return a file with values that all say a zone; raises ConfigError."""
+    """Return a file whose values all have a zone; raises ConfigError."""
     values = dict(file.values)
     for field in schema:
         text = values.get(field.name)
-        if text is not None and _is_instant(field.type) and not _says_zone(text):
+        if text is not None and _is_instant(field.type) and not _has_zone(text):
             values[field.name] = _in_zone(text, require_zone(options, field.name))
     return replace(file, values=values)
 
 
 def require_zone(options: Mapping[str, str], column: str) -> ZoneInfo:
-    """Return the zone of times that say none; raises ConfigError."""
-    zone = asked.zone(options)
+    """Return the zone of times without a zone; raises ConfigError."""
+    zone = scan_options.zone(options)
     if zone is None:
         raise ConfigError(
-            f"partition column {column} has times that say no zone, which Spark's "
-            f"Delta takes to be in the session's: give that, {asked.ZONE}=UTC or such "
-            f"as {asked.ZONE}=Europe/Zurich, or leave the column out of {asked.COLUMNS}"
+            f"partition column {column} has times without a time zone, which Spark's "
+            f"Delta reads in the zone of the session: set {scan_options.ZONE} to that "
+            f"zone, such as {scan_options.ZONE}=UTC or "
+            f"{scan_options.ZONE}=Europe/Zurich, or leave the column out of "
+            f"{scan_options.COLUMNS}"
         )
     return zone
 
@@ -89,7 +99,7 @@ def _is_instant(kind: pa.DataType) -> bool:
     return pa.types.is_timestamp(kind) and kind.tz is not None
 
 
-def _says_zone(text: str) -> bool:
+def _has_zone(text: str) -> bool:
     return _ZONE.search(text, _DAY_LENGTH) is not None
 
 
@@ -97,39 +107,41 @@ def _without_zone(
     field: pa.Field, rows: Iterable[Mapping[str, str | None]]
 ) -> dict[str, str]:
     texts = {row.get(physical_name(field), row.get(field.name)) for row in rows}
-    zoned = {text for text in texts if text and _says_zone(text)}
-    both = {text.removesuffix("Z") for text in _written(zoned, "UTC")}
+    zoned = {text for text in texts if text and _has_zone(text)}
+    both = {text.removesuffix("Z") for text in _formatted(zoned, "UTC")}
     return {
-        text: text + _MAYBE if text in both else text
-        for text in _written((text for text in texts - zoned if text), None)
+        text: text + _AMBIGUOUS if text in both else text
+        for text in _formatted((text for text in texts - zoned if text), None)
     }
 
 
-def _told(times: pa.Array, local: Mapping[str, str]) -> pa.Array:
-    texts = times.cast(pa.string()).to_pylist()
-    told = [text and local.get(text.removesuffix("Z"), text) for text in texts]
-    return pa.array(told, pa.string())
+def _as_texts(times: pa.Array, zoneless: Mapping[str, str]) -> pa.Array:
+    formatted = times.cast(pa.string()).to_pylist()
+    texts = [text and zoneless.get(text.removesuffix("Z"), text) for text in formatted]
+    return pa.array(texts, pa.string())
 
 
-def _written(texts: Iterable[str], zone: str | None) -> list[str]:
+def _formatted(texts: Iterable[str], zone: str | None) -> list[str]:
     """Return times as Arrow writes them."""
     times = pa.array(list(texts), pa.string()).cast(pa.timestamp("us", zone))
-    written: list[str] = times.cast(pa.string()).to_pylist()
-    return written
+    formatted: list[str] = times.cast(pa.string()).to_pylist()
+    return formatted
 
 
 def _in_zone(text: str, zone: ZoneInfo) -> str:
-    time = datetime.fromisoformat(text.removesuffix(_MAYBE)).replace(tzinfo=zone)
-    if text.endswith(_MAYBE) and time.utcoffset():
+    time = datetime.fromisoformat(text.removesuffix(_AMBIGUOUS)).replace(tzinfo=zone)
+    if text.endswith(_AMBIGUOUS) and time.utcoffset():
         raise ConfigError(
-            f"option {asked.ZONE}={zone}: files of the partition {text[: -len(_MAYBE)]}"
-            " have that both with a zone and without, and cannot be told apart: have "
-            f"them written anew, or leave the column out of {asked.COLUMNS}"
+            f"option {scan_options.ZONE}={zone}: files of the partition "
+            f"{text[: -len(_AMBIGUOUS)]} have this time both with a zone and without, "
+            "and cannot be distinguished: rewrite these files, or leave the column out "
+            f"of {scan_options.COLUMNS}"
         )
     try:
         time = time.astimezone(UTC)
     except OverflowError:
         raise ConfigError(
-            f"option {asked.ZONE}={zone}: {text} of a partition is too far off there"
+            f"option {scan_options.ZONE}={zone}: the partition value {text} is out of "
+            "range in this zone"
         ) from None
     return f"{time.replace(tzinfo=None).isoformat(' ', 'microseconds')}Z"

@@ -1,4 +1,4 @@
-"""Types of columns that folders such as `day=2026-01-31` name, as Spark finds them."""
+"""Types of partition columns in folder names, such as `day=2026-01-31`, as in Spark."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ _LIKE_TIME = re.compile(r"\d{4}-\d{1,2}-\d{1,2}[ T]\d.*")
 
 
 def type_of(name: str, texts: Iterable[str]) -> pa.DataType:
-    """Return the type that Spark finds for values of a partition; raises ConfigError.
+    """Return the type that Spark infers for values of a partition; raises ConfigError.
 
-    For times it goes by the session's zone, and for what is more than a long's it has
-    decimals of as many digits.
+    Times and decimals are not supported: Spark reads times in the zone of the session,
+    and reads integers beyond the range of a long as decimals with as many digits.
     """
-    found = list(texts)
-    if not found:
+    values = list(texts)
+    if not values:
         return pa.string()
-    if any(map(_LIKE_TIME.fullmatch, found)):
-        raise _unclear(name, found, "times")
-    if all(map(_NUMBER.fullmatch, found)):
-        if any(map(_is_decimal, found)):
-            raise _unclear(name, found, "decimals")
-        if not all(map(_WHOLE.fullmatch, found)):
+    if any(map(_LIKE_TIME.fullmatch, values)):
+        raise _unsupported(name, values, "times")
+    if all(map(_NUMBER.fullmatch, values)):
+        if any(map(_is_decimal, values)):
+            raise _unsupported(name, values, "decimals")
+        if not all(map(_WHOLE.fullmatch, values)):
             return pa.float64()
-        return pa.int32() if all(_fits(text, 32) for text in found) else pa.int64()
-    return pa.date32() if all(map(_DAY.fullmatch, found)) else pa.string()
+        return pa.int32() if all(_fits(text, 32) for text in values) else pa.int64()
+    return pa.date32() if all(map(_DAY.fullmatch, values)) else pa.string()
 
 
 def _is_decimal(text: str) -> bool:
-    """Tell whether a number is a decimal to Java: no long, and without a fraction."""
+    """Return whether Java reads a number as a decimal: no long and no fraction."""
     if _WHOLE.fullmatch(text):
         return not _fits(text, 64)
     exponent = Decimal(text).as_tuple().exponent
@@ -51,8 +51,8 @@ def _fits(text: str, bits: int) -> bool:
     return -(1 << (bits - 1)) <= int(text) < 1 << (bits - 1)
 
 
-def _unclear(name: str, texts: list[str], kind: str) -> ConfigError:
+def _unsupported(name: str, texts: list[str], kind: str) -> ConfigError:
     return ConfigError(
-        f"partition {name}={texts[0]}: Spark would read such as {kind}, which is not "
-        "supported of a folder; have Delta keep the table, where columns have types"
+        f"partition {name}={texts[0]}: Spark reads such values as {kind}, which is not "
+        "supported for a folder; use a Delta table, whose columns have declared types"
     )

@@ -1,7 +1,7 @@
-"""The data files of a small table, as its options carry them from `load()` to planning.
+"""The data files of a small table, passed in its options from `load()` to planning.
 
-`load()` reads the log for version and columns. What is read is planned by another
-process, which would read the same log once more, and ask the storage for all of it.
+`load()` reads the log to find version and columns. Another process plans the scan;
+without these options it would have to fetch and read the same log again.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
     from sparkcache_delta.table import DataFile
 
-MOST = 256  # tasks get the options, too: 10 to 30 KB then
+MOST = 256  # 10 to 30 KB, which every task gets with the options
 
 
-def written(files: Sequence[DataFile]) -> str:
+def serialize(files: Sequence[DataFile]) -> str:
     """Return files as a text."""
     return base64.b85encode(zlib.compress(pickle.dumps(files), 1)).decode("ascii")
 
 
 def parse(text: str) -> list[DataFile]:
-    """Read what `written` wrote."""
-    found: list[DataFile] = pickle.loads(zlib.decompress(base64.b85decode(text)))  # noqa: S301
-    return found
+    """Parse the output of `serialize`."""
+    files: list[DataFile] = pickle.loads(zlib.decompress(base64.b85decode(text)))  # noqa: S301
+    return files

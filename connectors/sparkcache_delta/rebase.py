@@ -1,8 +1,9 @@
-"""Dates and times that were written in the calendar that Spark had before version 3.
+"""Detect dates and times written in the legacy calendar of Spark before version 3.
 
-That is Julian before 15 October 1582, and for times has each zone as it was before
-1900. Files tell who has written them and how. What lies before these days means others
-in the calendar of today; it is not translated but refused. What lies after is the same.
+That calendar is Julian before 15 October 1582; for times, time zones have their offsets
+of before 1900. The metadata of a file says who wrote it and in which calendar. Earlier
+values mean other days in today's calendar: they are refused, not rebased. Later values
+are the same in both calendars.
 
 Source: Spark's DataSourceUtils, and sql-data-sources-parquet.html, "rebase mode".
 """
@@ -28,35 +29,35 @@ _FIRST_TIME = datetime(1900, 1, 1, tzinfo=UTC)
 _INT96 = "INT96"
 
 
-def is_old(metadata: pq.FileMetaData) -> bool:
-    """Tell whether dates or times of a file may be of the old calendar."""
-    said = metadata.metadata or {}
-    version = tuple(map(_number, said.get(_VERSION, b"99").split(b".")[:2]))
-    if version < (3,) or _LEGACY_DATES in said:
+def is_legacy(metadata: pq.FileMetaData) -> bool:
+    """Return whether dates or times of a file may be in the legacy calendar."""
+    properties = metadata.metadata or {}
+    version = tuple(map(_number, properties.get(_VERSION, b"99").split(b".")[:2]))
+    if version < (3,) or _LEGACY_DATES in properties:
         return True
     has_int96 = any(
-        metadata.schema.column(at).physical_type == _INT96
-        for at in range(len(metadata.schema))
+        metadata.schema.column(index).physical_type == _INT96
+        for index in range(len(metadata.schema))
     )
-    return has_int96 and (version < (3, 1) or _LEGACY_INT96 in said)
+    return has_int96 and (version < (3, 1) or _LEGACY_INT96 in properties)
 
 
-def has_old(column: pa.Array) -> bool:
-    """Tell whether there are days or times of before these calendars are one."""
+def has_ambiguous(column: pa.Array) -> bool:
+    """Return whether a column has days or times that differ between the calendars."""
     kind = column.type
     if pa.types.is_date(kind):
         return _has_before(column, _FIRST_DAY)
     if pa.types.is_timestamp(kind):
         zone = UTC if kind.tz else None
         return _has_before(column, pa.scalar(_FIRST_TIME.replace(tzinfo=zone), kind))
-    return any(map(has_old, _parts(column)))
+    return any(map(has_ambiguous, _children(column)))
 
 
 def _has_before(column: pa.Array, first: pa.Scalar) -> bool:
     return bool(pc.any(pc.less(column, first)).as_py())
 
 
-def _parts(column: pa.Array) -> Iterator[pa.Array]:
+def _children(column: pa.Array) -> Iterator[pa.Array]:
     if pa.types.is_struct(column.type):
         yield from column.flatten()
     elif pa.types.is_list(column.type):

@@ -1,4 +1,4 @@
-"""What the footer of a file says of the values in a row group."""
+"""Column bounds of row groups, from the footer of a Parquet file."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ if TYPE_CHECKING:
 def bounds(
     metadata: pq.FileMetaData, group: int, names: Mapping[str, str]
 ) -> dict[str, Bounds]:
-    """Return what there is of each column, under the table's name for it.
+    """Return the known bounds of a row group's columns, by the table's names.
 
-    `names` gives each column's name in the file.
+    `names` maps the table's name of each column to its name in the file.
     """
-    stored = {name: ours for ours, name in names.items()}
-    found: dict[str, Bounds] = {}
-    described = metadata.row_group(group)
-    for at in range(described.num_columns):
-        chunk = described.column(at)
+    table_names = {stored: name for name, stored in names.items()}
+    known: dict[str, Bounds] = {}
+    row_group = metadata.row_group(group)
+    for index in range(row_group.num_columns):
+        chunk = row_group.column(index)
         statistics = chunk.statistics
-        ours = stored.get(chunk.path_in_schema)
-        if ours is None or statistics is None:
+        name = table_names.get(chunk.path_in_schema)
+        if name is None or statistics is None:
             continue
         nulls = statistics.null_count if statistics.has_null_count else None
         if statistics.has_min_max:
-            found[ours] = Bounds(statistics.min, statistics.max, nulls)
+            known[name] = Bounds(statistics.min, statistics.max, nulls)
         else:
-            found[ours] = Bounds(nulls=nulls)
-    return found
+            known[name] = Bounds(nulls=nulls)
+    return known

@@ -1,10 +1,10 @@
-"""Rows of a Parquet file, run after run, while its row groups arrive.
+"""Splits an extent of a Parquet file into raw runs of rows.
 
-The columns of a row group lie one behind the other, so none of its rows is complete
-before nearly all of its bytes are there. They are put where they lie in the file, into
-memory as long as the file of which no more is touched than was read; Arrow reads that
-as it would the file. What is handed on of a run is a stream of Arrow's: a row group can
-be read from its beginning on only, so what passes over a run has to decode it.
+A row group stores its columns one after another, so none of its rows is complete before
+nearly all of its bytes have arrived. The bytes are copied to their offsets in an image
+of the file: memory of the file's length, of which only the copied pages are touched.
+Arrow reads the image as it would read the file. A raw run is an Arrow IPC stream: a row
+group can only be read from its beginning, so skipping a run means decoding it.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 
 from sparkcache.connector import RawRun
 from sparkcache.model import Loss
-from sparkcache_delta.file_schema import Form
-from sparkcache_delta.schema_projection import find
+from sparkcache_delta.file_schema import FileSchema
+from sparkcache_delta.schema_projection import find_field
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from sparkcache.connector import ByteStream
     from sparkcache.model import Extent, Ledger, Run
 
-ONLY_WITH_ALL = -1
+NO_OFFSET = -1
+"""`RawRun.offset` of a run that can only be loaded with its whole extent."""
 
 _READ_BYTES = 1 << 20
 _MOST_ROWS = 64 << 10
@@ -36,48 +37,48 @@ _MOST_ROWS = 64 << 10
 def split(
     ledger: Ledger, extent: Extent, runs: Sequence[Run], stream: ByteStream
 ) -> Iterator[RawRun]:
-    """Yield each run; see `Connector.split`. What Arrow cannot read is lost."""
+    """Yield each run; see `Connector.split`. Runs that Arrow cannot read are losses."""
     image = _image(ledger.object.size_bytes, extent, stream)
     delivered = 0
     try:
         rows = _Rows(image, ledger, extent)
         rows.take(runs[0].first - extent.first)
         for run in runs:
-            data = _written(rows.take(run.last - run.first + 1), rows.schema)
-            yield RawRun(run, ONLY_WITH_ALL, data)
+            data = _serialized(rows.take(run.last - run.first + 1), rows.schema)
+            yield RawRun(run, NO_OFFSET, data)
             delivered += 1
     except (pa.ArrowException, OSError, StopIteration) as error:
         for run in runs[delivered:]:
-            yield RawRun(run, ONLY_WITH_ALL, b"", (_loss(ledger, extent, run, error),))
+            yield RawRun(run, NO_OFFSET, b"", (_loss(ledger, extent, run, error),))
 
 
 def _image(size_bytes: int, extent: Extent, stream: ByteStream) -> Bytes:
-    """Read an extent to where it lies in its file."""
+    """Read an extent into an image of its file."""
     image = np.zeros(size_bytes, np.uint8)
     for offset, length in extent.ranges or ((extent.offset, extent.size_bytes),):
-        at, end = offset, offset + length
-        while at < end:
-            data = stream.read(min(end - at, _READ_BYTES))
-            image[at : at + len(data)] = np.frombuffer(data, np.uint8)
-            at += len(data)
+        position, end = offset, offset + length
+        while position < end:
+            data = stream.read(min(end - position, _READ_BYTES))
+            image[position : position + len(data)] = np.frombuffer(data, np.uint8)
+            position += len(data)
     return image
 
 
 class _Rows:
-    """The rows of an extent, in the columns of the file that the table has."""
+    """The rows of an extent, with those columns of the file that the table has."""
 
     def __init__(self, image: Bytes, ledger: Ledger, extent: Extent) -> None:
-        form = Form.parse(ledger.decoding)
+        file_schema = FileSchema.parse(ledger.decoding)
         file = pq.ParquetFile(
             pa.BufferReader(pa.py_buffer(image)), coerce_int96_timestamp_unit="us"
         )
         stored = file.schema_arrow
-        found = [
-            find(field, stored, by_id=form.by_id)
-            for field in form.schema
-            if field.name not in (form.values or {})  # not even fetched
+        indexes = [
+            find_field(field, stored, by_id=file_schema.by_id)
+            for field in file_schema.columns
+            if field.name not in (file_schema.values or {})  # not fetched
         ]
-        kept = [stored.field(index) for index in found if index is not None]
+        kept = [stored.field(index) for index in indexes if index is not None]
         self.schema = pa.schema(kept)
         groups = _row_groups(file.metadata, extent)
         self._batches: Iterator[pa.RecordBatch] = file.iter_batches(
@@ -86,7 +87,7 @@ class _Rows:
         self._rest = None
 
     def take(self, rows: int) -> list[pa.RecordBatch]:
-        """Return the next rows, that many. Raises pa.ArrowException, OSError."""
+        """Return the next `rows` rows. Raises pa.ArrowException, OSError."""
         taken = []
         while rows > 0:
             batch = next(self._batches) if self._rest is None else self._rest
@@ -105,7 +106,7 @@ def _row_groups(metadata: pq.FileMetaData, extent: Extent) -> list[int]:
     return groups
 
 
-def _written(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> memoryview:
+def _serialized(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> memoryview:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, schema) as writer:
         for batch in batches:

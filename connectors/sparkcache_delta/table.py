@@ -1,4 +1,4 @@
-"""What is known of a table at one version, wherever it was found."""
+"""Properties of a table at one version, from its log or from a folder's listing."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 class Bounds(NamedTuple):
-    """What values of a column there can be, as Python values.
+    """Bounds of the values of a column, as Python values.
 
     Attributes:
-        low: The least of those that are not null, or less; None if it is not known.
-        high: The greatest, or more, likewise.
-        nulls: How many are null; None if that is not known.
+        low: A lower bound of the values that are not null; None if unknown.
+        high: An upper bound, likewise.
+        nulls: How many values are null; None if unknown.
 
     """
 
@@ -33,12 +33,12 @@ class DataFile:
     """A data file of a table.
 
     Attributes:
-        uri: Where it lies.
+        uri: Its URI.
         modified_ms: When it was written, in milliseconds since 1970.
-        size_bytes: Its length; None if no log says it.
-        rows: How many it has, deleted ones included; None if it is not known.
-        values: Those of the partition columns, as texts.
-        bounds: What is known of columns, by the table's names for them.
+        size_bytes: Its length; None if no log records it.
+        rows: How many rows it has, deleted ones included; None if unknown.
+        values: Values of the partition columns, as texts.
+        bounds: Known bounds of columns, by the table's names.
         deleted: Which of its first rows are deleted; None if none are.
 
     """
@@ -57,11 +57,11 @@ class Table:
     """A table.
 
     Attributes:
-        version: None if it has none: a folder of Parquet files.
+        version: Its version; None for a folder of Parquet files, which has none.
         schema: Its columns, with their names and ids in files as metadata.
         by_id: Whether columns are found in files by their ids.
-        partitions: Which columns are those of the partitions.
-        without_zone: Which of these have times that say no zone.
+        partitions: Names of the partition columns.
+        without_zone: Partition columns with times that have no time zone.
 
     """
 

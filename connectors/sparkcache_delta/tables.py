@@ -1,4 +1,4 @@
-"""Finds a table: by its log, or as a folder of Parquet files."""
+"""Finds a table: by its Delta log, or as a folder of Parquet files."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class FoundTable(Protocol):
         """Return version and columns. Raises ConfigError, SourceError."""
 
     def few_files(self) -> Sequence[DataFile] | None:
-        """Return the data files, if they are few and at hand; otherwise None."""
+        """Return the data files if they are few and cheap to list; otherwise None."""
 
     def files(self) -> Sequence[DataFile]:
         """Return the data files. Raises SourceError."""
 
 
-def find_table(storage: Storage, place: str, options: Mapping[str, str]) -> FoundTable:
-    """Return the table in a place. Raises ConfigError, SourceError."""
-    from sparkcache_delta.log import Log  # large, and none of the executors' business
+def find_table(storage: Storage, uri: str, options: Mapping[str, str]) -> FoundTable:
+    """Return the table at a URI. Raises ConfigError, SourceError."""
+    from sparkcache_delta.log import Log  # large, and executors never need it
 
-    return Log.find(storage, place, options) or ParquetFolder(storage, place, options)
+    return Log.find(storage, uri, options) or ParquetFolder(storage, uri, options)

@@ -1,7 +1,7 @@
-"""Which version of a table a time means.
+"""Which version of a table was current at a time.
 
-delta-rs goes by the times of the log's files; what a table keeps of times itself goes
-before that.
+delta-rs uses the modification times of the log's files; times that a table itself
+records for its commits take precedence.
 """
 
 from __future__ import annotations
@@ -14,27 +14,31 @@ if TYPE_CHECKING:
 
 _KEEPS_TIMES = "delta.enableInCommitTimestamps"
 _TIMES_SINCE = "delta.inCommitTimestampEnablementTimestamp"
-_CUT_OFF = timedelta(milliseconds=1)  # writers do not tell what is less than that
+_PRECISION = timedelta(milliseconds=1)  # writers record nothing finer
 
 
 class _TooEarlyError(ValueError):
-    """A time lies before all that a log tells of."""
+    """A time before the first commit in a log."""
 
 
 def version_at(table: DeltaTable, time: datetime) -> int | datetime:
-    """Return which version was the newest at a time, or that time for delta-rs to say.
+    """Return the version that was the newest at a time, or the time for delta-rs.
 
-    Raises ValueError for a time that none was the newest at.
+    Raises ValueError for a time in the future or before the first version.
     """
     if time > datetime.now(UTC):
-        raise ValueError("it is yet to come")
+        raise ValueError("it is in the future")
     time_ms = time.timestamp() * 1000
-    commits, given = table.history(), table.metadata().configuration
+    commits, properties = table.history(), table.metadata().configuration
     first_ms = min(commit["timestamp"] for commit in commits)
     if first_ms > time_ms:
         first = datetime.fromtimestamp(first_ms / 1000, UTC)
-        raise _TooEarlyError(f"it is before the first version that is kept, of {first}")
-    if given.get(_KEEPS_TIMES) != "true" or time_ms < int(given.get(_TIMES_SINCE, 0)):
+        raise _TooEarlyError(
+            f"it is before the first version that is kept, which is of {first}"
+        )
+    if properties.get(_KEEPS_TIMES) != "true" or time_ms < int(
+        properties.get(_TIMES_SINCE, 0)
+    ):
         return time
     return max(
         int(commit["version"])
@@ -44,13 +48,13 @@ def version_at(table: DeltaTable, time: datetime) -> int | datetime:
 
 
 def first_since(table: DeltaTable, time: datetime) -> int:
-    """Return the first version of a time or later: it may not be there yet.
+    """Return the first version at a time or later, which may not exist yet.
 
-    Raises ValueError for a time to come. The table may be at an older version then.
+    Raises ValueError for a time in the future. May leave the table at an older version.
     """
     kept = [int(commit["version"]) for commit in table.history()]
     try:
-        before = version_at(table, time - _CUT_OFF)
+        before = version_at(table, time - _PRECISION)
     except _TooEarlyError:
         return min(kept)
     if isinstance(before, int):

@@ -1,13 +1,14 @@
-"""Predicates on columns: which rows are wanted, and which files may have such.
+"""Predicates on columns: which rows match, and which files may have matching rows.
 
-Comparisons as SQL has them, all of which must hold:
+SQL comparisons, all of which must hold:
 
     day >= '2026-01-31' and shop in ('eu', 'us') and note is not null
 
-They mean what they mean in Spark: nothing compares with null, NaN is greater than any
-other number, and values of `float` compare as those of `double`. But times that say no
-zone are in that of the option `timeZone`, or in UTC, not in the session's, and what
-Spark would convert row by row, such as texts compared with numbers, is refused.
+They mean the same as in Spark: nothing compares with null, NaN is greater than any
+other number, and values of `float` compare as `double`. Two differences: times without
+a zone are in the zone of the option `timeZone`, or in UTC, not in the session's zone;
+and comparisons that make Spark convert each row, such as texts with numbers, are
+refused.
 """
 
 from __future__ import annotations
@@ -57,8 +58,8 @@ class Comparison:
 
     Attributes:
         column: The column's name.
-        sign: How they are compared.
-        values: With what; Arrow's, of the column's type, or `double` for `float`.
+        sign: The operator.
+        values: Arrow values of the column's type, or of `double` for `float`.
 
     """
 
@@ -67,7 +68,7 @@ class Comparison:
     values: pa.Array
 
     def rows(self, column: pa.Array) -> pa.Array:
-        """Tell for which rows it holds; null counts as no."""
+        """Return a mask of the rows that match; a comparison with null is no match."""
         if pa.types.is_float32(column.type):
             column = column.cast(pa.float64())
         if self.sign == _NULL:
@@ -79,7 +80,7 @@ class Comparison:
         return self._compared_floats(column)
 
     def may_hold(self, known: Bounds, rows: int | None) -> bool:
-        """Tell whether it may hold for any row of which no more is known."""
+        """Return whether any row within known bounds may match."""
         low, high, nulls = known
         if self.sign == _NULL:
             return nulls != 0
@@ -87,11 +88,13 @@ class Comparison:
             return False
         if self.sign in (_NOT_NULL, "!=") or low is None or high is None:
             return True
-        if isinstance(low, float):  # what is NaN is within no bounds
+        if isinstance(low, float):  # NaN is outside any bounds
             return True
         try:
-            return any(self._may_be(low, high, value.as_py()) for value in self.values)
-        except TypeError:  # an older file's column was of another type
+            return any(
+                self._may_match(low, high, value.as_py()) for value in self.values
+            )
+        except TypeError:  # the column had another type in an older file
             return True
 
     def _compared(self, column: pa.Array) -> pa.Array:
@@ -100,14 +103,14 @@ class Comparison:
         return pc.and_(column.is_valid(), pc.is_in(column, self.values))
 
     def _compared_floats(self, column: pa.Array) -> pa.Array:
-        """Compare as if NaN were a number, the greatest."""
+        """Compare with NaN as the greatest number."""
         if self.sign == _IN:
-            found = [
-                Comparison(self.column, "=", self.values.slice(at, 1)).rows(column)
-                for at in range(len(self.values))
+            masks = [
+                Comparison(self.column, "=", self.values.slice(index, 1)).rows(column)
+                for index in range(len(self.values))
             ]
-            mask = found[0]
-            for other in found[1:]:
+            mask = masks[0]
+            for other in masks[1:]:
                 mask = pc.or_(mask, other)
             return mask
         value, is_nan = self.values[0], pc.is_nan(column)
@@ -121,7 +124,7 @@ class Comparison:
             return pc.or_(self._compared(column), is_nan)
         return self._compared(column)
 
-    def _may_be(self, low: Any, high: Any, value: Any) -> bool:  # noqa: ANN401
+    def _may_match(self, low: Any, high: Any, value: Any) -> bool:  # noqa: ANN401
         match self.sign:
             case "<" | "<=":
                 compare = operator.lt if self.sign == "<" else operator.le
@@ -141,7 +144,7 @@ class Where:
 
     @classmethod
     def parse(cls, options: Mapping[str, str], schema: pa.Schema) -> Where:
-        """Read the option, given the columns there are; raises ConfigError."""
+        """Parse the option for a schema; raises ConfigError."""
         text = options.get(WHERE, "").strip()
         if not text:
             return cls()
@@ -150,23 +153,23 @@ class Where:
             return cls(tuple(parser.comparisons()))
         except (ValueError, OverflowError) as error:
             raise ConfigError(
-                f"option {WHERE}={text!r}: {error}; give comparisons with `and` "
-                "between them, such as day >= '2026-01-31' and shop in ('eu', 'us')"
+                f"option {WHERE}={text!r}: {error}; write comparisons joined by "
+                "`and`, such as day >= '2026-01-31' and shop in ('eu', 'us')"
             ) from None
 
     @property
     def columns(self) -> frozenset[str]:
-        """The columns that are compared."""
+        """Names of the columns that are compared."""
         return frozenset(comparison.column for comparison in self.comparisons)
 
     def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the rows for which all hold."""
+        """Return the rows for which all comparisons hold."""
         for comparison in self.comparisons:
             batch = batch.filter(comparison.rows(batch.column(comparison.column)))
         return batch
 
     def may_have(self, known: Mapping[str, Bounds], rows: int | None) -> bool:
-        """Tell whether there may be rows for which all hold, by what is known."""
+        """Return whether any row within known bounds may match all comparisons."""
         return all(
             comparison.column not in known
             or comparison.may_hold(known[comparison.column], rows)
@@ -175,7 +178,7 @@ class Where:
 
 
 class _Parser:
-    """Reads comparisons. Raises ValueError."""
+    """Parser of comparisons. Raises ValueError."""
 
     def __init__(self, text: str, schema: pa.Schema, zone: tzinfo) -> None:
         self._zone = zone
@@ -196,13 +199,13 @@ class _Parser:
         _, sign = self._next()
         sign = {"<>": "!="}.get(sign, sign.lower())
         if sign == "is":
-            is_not = self._takes("not")
+            is_not = self._accepts("not")
             self._expect("null")
             return Comparison(field.name, _NOT_NULL if is_not else _NULL, None)
         if sign == _IN:
             self._expect("(")
             texts = [self._literal(field)]
-            while self._takes(","):
+            while self._accepts(","):
                 texts.append(self._literal(field))
             self._expect(")")
         elif sign in _COMPARE:
@@ -212,16 +215,18 @@ class _Parser:
         return Comparison(field.name, sign, _values(texts, field, self._zone))
 
     def _field(self, name: str) -> pa.Field:
-        found = [field for field in self._schema if field.name == name]
-        found = found or [
+        fields = [field for field in self._schema if field.name == name]
+        fields = fields or [
             field for field in self._schema if field.name.lower() == name.lower()
         ]
-        if len(found) != 1:
-            there_are = ", ".join(self._schema.names)
-            raise ValueError(f"there is no column {name} among {there_are}")
-        if pa.types.is_nested(found[0].type):
-            raise ValueError(f"column {name} is of type {found[0].type}")
-        return found[0]
+        if len(fields) != 1:
+            names = ", ".join(self._schema.names)
+            raise ValueError(f"column {name} is not one of {names}")
+        if pa.types.is_nested(fields[0].type):
+            raise ValueError(
+                f"column {name} is of type {fields[0].type}, which cannot be compared"
+            )
+        return fields[0]
 
     def _literal(self, field: pa.Field) -> str:
         kind, text = self._next()
@@ -233,45 +238,45 @@ class _Parser:
         if pa.types.is_string(field.type) or pa.types.is_binary(field.type):
             raise ValueError(
                 f"column {field.name} is of type {field.type} and {text} is not, so "
-                f"that Spark would convert each row; quote it: '{text}'"
+                f"Spark would convert each row; quote it: '{text}'"
             )
         return text
 
-    def _expect(self, wanted: str) -> None:
-        if not self._takes(wanted):
+    def _expect(self, token: str) -> None:
+        if not self._accepts(token):
             found = repr(self._tokens[0][1]) if self._tokens else "the end"
-            raise ValueError(f"{wanted!r} is missing before {found}")
+            raise ValueError(f"{token!r} is missing before {found}")
 
-    def _takes(self, wanted: str) -> bool:
-        is_there = bool(self._tokens) and self._tokens[0][1].lower() == wanted
-        if is_there and self._tokens[0][0] in ("word", "sign"):
+    def _accepts(self, token: str) -> bool:
+        is_next = bool(self._tokens) and self._tokens[0][1].lower() == token
+        if is_next and self._tokens[0][0] in ("word", "sign"):
             del self._tokens[0]
             return True
         return False
 
     def _next(self) -> tuple[str, str]:
         if not self._tokens:
-            raise ValueError("it ends too early")
+            raise ValueError("the text ends too early")
         return self._tokens.pop(0)
 
 
 def _tokens(text: str) -> Iterator[tuple[str, str]]:
-    at = 0
+    offset = 0
     text = text.rstrip()
-    while at < len(text):
-        found = _TOKEN.match(text, at)
-        if found is None or found.lastgroup is None:
-            raise ValueError(f"{text[at:]!r} cannot be read")
-        kind, token = found.lastgroup, found[found.lastgroup]
+    while offset < len(text):
+        match = _TOKEN.match(text, offset)
+        if match is None or match.lastgroup is None:
+            raise ValueError(f"{text[offset:]!r} cannot be parsed")
+        kind, token = match.lastgroup, match[match.lastgroup]
         if kind in ("text", "quoted"):
             quote, token = token[0], token[1:-1]
             token = token.replace(2 * quote, quote)
         yield kind, token
-        at = found.end()
+        offset = match.end()
 
 
 def _values(texts: list[str], field: pa.Field, zone: tzinfo) -> pa.Array:
-    """Return values to compare a column with; raises ValueError."""
+    """Parse the values that a column is compared with; raises ValueError."""
     values = pa.array(texts, pa.string())
     try:
         if pa.types.is_float32(field.type):
@@ -286,7 +291,7 @@ def _values(texts: list[str], field: pa.Field, zone: tzinfo) -> pa.Array:
 
 
 def _instants(values: pa.Array, zone: tzinfo) -> pa.Array:
-    """Read times, those that say no zone as in that one."""
+    """Parse times; those without a zone are in `zone`."""
     try:
         return values.cast(pa.timestamp("us", "UTC"))
     except pa.ArrowInvalid:

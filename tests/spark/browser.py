@@ -1,4 +1,4 @@
-"""A headless Chromium, driven through the protocol that its driver speaks."""
+"""A headless Chromium, driven through the WebDriver protocol."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ class Browser:
             cwd=directory,
         )
         assert self._driver.stdout is not None
-        said = next(line for line in self._driver.stdout if "successfully on" in line)
-        port = int(said.rstrip(".\n").split()[-1])
+        line = next(line for line in self._driver.stdout if "successfully on" in line)
+        port = int(line.rstrip(".\n").split()[-1])
         self._url = f"http://127.0.0.1:{port}/session"
         options = {
             "binary": shutil.which("chromium"),
             "args": [*_OPTIONS, f"--user-data-dir={directory}"],
         }
-        asked = {"capabilities": {"alwaysMatch": {"goog:chromeOptions": options}}}
-        self._url += "/" + self._call("", asked)["sessionId"]
+        session = {"capabilities": {"alwaysMatch": {"goog:chromeOptions": options}}}
+        self._url += "/" + self._call("", session)["sessionId"]
 
     def __enter__(self) -> Self:
         return self
@@ -63,19 +63,21 @@ class Browser:
         return self._call("/execute/sync", {"script": script, "args": list(arguments)})
 
     def rows(self, table: str) -> list[list[str]]:
-        """The texts in a table's cells."""
+        """Return the texts in the cells of a table, row by row."""
         return self.run(_ROWS, table)
 
     def text(self, id_: str) -> str:
         return self.run("return document.getElementById(arguments[0]).textContent", id_)
 
     def until(self, script: str) -> Any:
-        """Wait for something to be so; return what it is."""
+        """Wait until a script returns a true value; return the value."""
         end_s = time.monotonic() + DEADLINE_S
-        while not (found := self.run("return " + script)):
-            assert time.monotonic() < end_s, f"never came to pass: {script}"
+        while not (value := self.run("return " + script)):
+            assert time.monotonic() < end_s, (
+                f"still false after {DEADLINE_S} s: {script}"
+            )
             time.sleep(0.05)
-        return found
+        return value
 
     def screenshot(self, path: Path) -> None:
         """Save a picture of the whole page."""
@@ -86,5 +88,5 @@ class Browser:
     def _call(self, path: str, body: object = None, method: str = "POST") -> Any:
         data = json.dumps(body or {}).encode() if method == "POST" else None
         request = urllib.request.Request(self._url + path, data, method=method)
-        with urllib.request.urlopen(request, timeout=DEADLINE_S) as answer:
-            return json.load(answer)["value"]
+        with urllib.request.urlopen(request, timeout=DEADLINE_S) as reply:
+            return json.load(reply)["value"]

@@ -1,8 +1,9 @@
-"""A Spark with Delta, in a process of its own: it takes SQL and says what came of it.
+"""A Spark with Delta in a separate process, which runs SQL for tests.
 
-So the session that the tests read with has no jar of Delta's. It is spoken to in lines
-of JSON, `{"sql": ..., "into": ...}`: the rows go to a file of Arrow's, if one is named.
-`python delta_writer.py <jars, with commas> <directory>` ends with its standard input.
+So the session with which the tests read has no jar of Delta. Requests are lines of
+JSON, `{"sql": ..., "into": ...}`; the rows are written to the Arrow file `into`, if it
+is set. `python delta_writer.py <jars, with commas> <directory>` runs until the end of
+its standard input.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-_ANSWER = "answer: "
+_REPLY = "reply: "
 _LIMIT_S = 120.0
 _CONF = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -45,25 +46,25 @@ _CONF = {
 
 @dataclass
 class DeltaSpark:
-    """The other process, and where it writes."""
+    """The process with Delta, and the directory for its results."""
 
     process: subprocess.Popen[str]
     directory: Path
     _numbers: Iterator[int] = field(default_factory=count)
 
     def __call__(self, *statements: str) -> None:
-        """Run statements of SQL, one after another."""
+        """Run SQL statements, one after another."""
         for statement in statements:
-            self._ask(sql=statement)
+            self._request(sql=statement)
 
     def rows(self, sql: str) -> pa.Table:
-        """Return what a query finds."""
+        """Return the rows of a query."""
         into = self.directory / f"{next(self._numbers)}.arrow"
-        self._ask(sql=sql, into=str(into))
+        self._request(sql=sql, into=str(into))
         with pa.OSFile(str(into)) as file:
             return pa.ipc.open_file(file).read_all()
 
-    def _ask(self, **request: str) -> None:
+    def _request(self, **request: str) -> None:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         print(json.dumps(request), file=self.process.stdin, flush=True)
@@ -71,24 +72,24 @@ class DeltaSpark:
         limit = threading.Timer(_LIMIT_S, self.process.kill)
         limit.start()
         try:
-            while _ANSWER not in line:  # VACUUM prints something of its own
+            while _REPLY not in line:  # VACUUM prints other lines
                 line = self.process.stdout.readline()
                 if not line:
                     raise AssertionError(
-                        f"{request['sql']}: the process ended, or was ended after "
+                        f"{request['sql']}: the process ended, or was killed after "
                         f"{_LIMIT_S} s"
                     )
         finally:
             limit.cancel()
             limit.join()
-        answer = json.loads(line.partition(_ANSWER)[2])
-        if answer is not None:
-            raise AssertionError(f"{request['sql']}: {answer}")
+        problem = json.loads(line.partition(_REPLY)[2])
+        if problem is not None:
+            raise AssertionError(f"{request['sql']}: {problem}")
 
 
 @contextmanager
 def delta_spark(jars: Iterable[Path], directory: Path) -> Iterator[DeltaSpark]:
-    """Run that process for as long as it is needed."""
+    """Run the process until the `with` block ends."""
     command = [sys.executable, __file__, ",".join(map(str, jars)), str(directory)]
     with subprocess.Popen(
         command,
@@ -97,13 +98,13 @@ def delta_spark(jars: Iterable[Path], directory: Path) -> Iterator[DeltaSpark]:
         stderr=subprocess.DEVNULL,
         text=True,
     ) as process:
-        found = DeltaSpark(process, directory)
-        found("select 1")  # so that all its processes are there
-        yield found
+        spark = DeltaSpark(process, directory)
+        spark("select 1")  # so that all its processes have started
+        yield spark
 
 
 def main(jars: str, directory: str) -> None:
-    """Serve until standard input ends."""
+    """Serve requests until standard input ends."""
     from pyspark.sql import SparkSession
 
     builder: Any = SparkSession.builder
@@ -117,14 +118,14 @@ def main(jars: str, directory: str) -> None:
         request = json.loads(line)
         problem = None
         try:
-            found = spark.sql(request["sql"])
+            frame = spark.sql(request["sql"])
             if "into" in request:
-                table = found.toArrow()
+                table = frame.toArrow()
                 with pa.ipc.new_file(request["into"], table.schema) as writer:
                     writer.write_table(table)
         except Exception as error:
             problem = str(error)
-        print(_ANSWER + json.dumps(problem), flush=True)
+        print(_REPLY + json.dumps(problem), flush=True)
     spark.stop()
 
 

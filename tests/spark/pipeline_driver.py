@@ -1,10 +1,10 @@
-"""A driver that runs pipelines, one after another, each with flows of one topic.
+"""Driver that runs pipelines one after another, each with flows that read one topic.
 
     pipeline_driver.py BUCKET TOPIC DIRECTORY
 
-DIRECTORY is the current one, and gets tables and traces. Prints one JSON object: for
-each run how it ended, how many plans there were when its first event and when its last
-one came, and how many runs of entries the node holds afterwards.
+DIRECTORY is the working directory; tables and traces are written there. Prints one JSON
+object: for each pipeline run, its outcome, the number of plans at its first and at its
+last event, and how many runs of entries the node holds afterwards.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def read(spark: SparkSession) -> DataFrame:
 
 
 def define(spark: SparkSession, registry: Any, name: str) -> None:
-    """A view; three flows that read it, one of them twice; one of a table; a stream."""
+    """Define a view, three flows on it (one reads it twice), a table flow, a stream."""
 
     @dp.temporary_view(name=name)
     def view() -> DataFrame:
@@ -73,7 +73,7 @@ def define(spark: SparkSession, registry: Any, name: str) -> None:
 
 
 def define_failing(spark: SparkSession, _: Any, name: str) -> None:
-    """One flow that reads all, another one that fails."""
+    """Define a flow that reads the topic, and a flow that fails."""
 
     @dp.materialized_view(name=f"{name}_one")
     def one() -> DataFrame:
@@ -85,7 +85,7 @@ def define_failing(spark: SparkSession, _: Any, name: str) -> None:
 
 
 def define_unresolved(spark: SparkSession, _: Any, name: str) -> None:
-    """One flow that reads all, another one of a table that there is not."""
+    """Define a flow that reads the topic, and a flow on a table that does not exist."""
 
     @dp.materialized_view(name=f"{name}_one")
     def one() -> DataFrame:
@@ -102,16 +102,23 @@ def run(
     definitions: Callable[[SparkSession, Any, str], None],
     **selection: Any,
 ) -> tuple[str, int, int]:
-    """Run a pipeline; return `completed`, or what went wrong, and numbers of plans."""
+    """Run a pipeline; return `completed` or the error, and the numbers of plans."""
     graph = create_dataflow_graph(spark, None, None, {})
     registry = SparkConnectGraphElementRegistry(spark, graph)
     with graph_element_registration_context(registry):
         definitions(spark, registry, name)
-    given = {"full_refresh": [], "full_refresh_all": False, "refresh": [], "dry": False}
+    defaults = {
+        "full_refresh": [],
+        "full_refresh_all": False,
+        "refresh": [],
+        "dry": False,
+    }
     storage = Path(DIRECTORY, "storage").as_uri()
     plans, outcome = [0], "completed"
     try:
-        for event in start_run(spark, graph, storage=storage, **{**given, **selection}):
+        for event in start_run(
+            spark, graph, storage=storage, **{**defaults, **selection}
+        ):
             if "pipeline_event_result" in event:
                 conf = spark.conf.get("spark.sparkcache.plans", "[]")
                 plans.append(len(json.loads(conf)))
@@ -135,7 +142,7 @@ def main() -> None:
     context = SparkContext._active_spark_context
     assert context is not None
     classic = ClassicSession(context)
-    found = {}
+    outcomes = {}
     for name, definitions, selection in (
         ("dry", define, {"dry": True}),
         ("every", define, {}),
@@ -143,11 +150,11 @@ def main() -> None:
         ("failing", define_failing, {}),
         ("unresolved", define_unresolved, {}),
     ):
-        told = run(spark, name, definitions, **selection)
+        outcome = run(spark, name, definitions, **selection)
         held = sum(node_metrics(classic).values(), Metrics()).runs
-        found[name] = [*told, held]
+        outcomes[name] = [*outcome, held]
     spark.stop()
-    print(json.dumps(found))
+    print(json.dumps(outcomes))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Topics for tests that go through Spark."""
+"""Topics and streams for tests with Spark."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class Topic:
 
     @property
     def data_files(self) -> list[Path]:
-        found = self.directory.iterdir()
-        return sorted(path for path in found if not path.name.endswith("-index"))
+        paths = self.directory.iterdir()
+        return sorted(path for path in paths if not path.name.endswith("-index"))
 
     @property
     def size_bytes(self) -> int:
@@ -56,17 +56,17 @@ class Topic:
 
 
 def write(directory: Path, topic: str = TOPIC, first_ledger: int = 0) -> Topic:
-    """Write a topic whose message n was published n seconds after the first."""
+    """Write a topic whose entry e of ledger l was published at second 1000 * l + e."""
     for ledger in LEDGER_IDS:
         entries = []
         for entry in range(ENTRIES):
-            at = ledger * 1000 + entry
+            second = ledger * 1000 + entry
             messages = tuple(
-                Message(f"{at}/{number} ".encode() * 8, key=f"key-{number % 4}")
+                Message(f"{second}/{number} ".encode() * 8, key=f"key-{number % 4}")
                 for number in range(MESSAGES)
             )
             entries.append(
-                Entry(messages, codec=Codec.LZ4, publish_time_ms=at * 1000).encode()
+                Entry(messages, codec=Codec.LZ4, publish_time_ms=second * 1000).encode()
             )
         objects = ledger_objects(
             topic, first_ledger + ledger, entries, max_block_bytes=16 << 10
@@ -76,12 +76,12 @@ def write(directory: Path, topic: str = TOPIC, first_ledger: int = 0) -> Topic:
 
 
 class Stream:
-    """A query that writes what it reads to files; it can be started again."""
+    """A query that writes the rows of a topic to files, and can be restarted."""
 
-    def __init__(self, spark: SparkSession, topic: Topic, to: Path) -> None:
+    def __init__(self, spark: SparkSession, topic: Topic, directory: Path) -> None:
         self._spark = spark
         self.topic = topic
-        self._to = to
+        self._directory = directory
 
     def load(self, **options: Any) -> DataFrame:
         options = {"topic": self.topic.name, "runBytes": "4k"} | options
@@ -90,11 +90,13 @@ class Stream:
 
     def start(self, trigger: dict[str, Any], **options: Any) -> StreamingQuery:
         writer = self.load(**options).writeStream.format("parquet")
-        writer = writer.option("checkpointLocation", str(self._to / "checkpoint"))
-        return writer.trigger(**trigger).start(str(self._to / "rows"))
+        writer = writer.option(
+            "checkpointLocation", str(self._directory / "checkpoint")
+        )
+        return writer.trigger(**trigger).start(str(self._directory / "rows"))
 
     def run(self, **options: Any) -> list[dict[str, Any]]:
-        """Read all there is; return the progress of each batch that read something."""
+        """Read all rows; return the progress of each batch that was not empty."""
         query = self.start({"availableNow": True}, **options)
         query.awaitTermination()
         return [
@@ -104,9 +106,9 @@ class Stream:
         ]
 
     def rows(self) -> list[Row]:
-        return ordered(self._spark.read.parquet(str(self._to / "rows")))
+        return ordered(self._spark.read.parquet(str(self._directory / "rows")))
 
 
 def ordered(frame: DataFrame) -> list[Row]:
-    place = itemgetter("__topic", "__ledgerId", "__entryId", "__batchIndex")
-    return sorted(frame.collect(), key=place)
+    position = itemgetter("__topic", "__ledgerId", "__entryId", "__batchIndex")
+    return sorted(frame.collect(), key=position)

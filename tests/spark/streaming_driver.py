@@ -1,9 +1,9 @@
-"""A driver that streams a topic to files, a little at a time; it is made to be killed.
+"""Driver that streams a topic to files in small batches, so that a test can kill it.
 
     streaming_driver.py ROOT DIRECTORY OPTIONS
 
-OPTIONS, as JSON, are those of the source. Says "begun" when the query has. What it
-writes and its checkpoint are below DIRECTORY.
+OPTIONS are the source's options as JSON. Prints "begun" once the query has started. Its
+output and its checkpoint are below DIRECTORY.
 """
 
 from __future__ import annotations

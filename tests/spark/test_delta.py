@@ -78,9 +78,9 @@ def test_rows_that_are_wanted(spark: SparkSession, table: Path) -> None:
     [
         ({"versionAsOf": "9"}, "option versionAsOf='9': not a version"),
         ({"where": "day > 'x'"}, "option where="),
-        ({"columns": "nothing"}, "there is no column nothing"),
+        ({"columns": "nothing"}, "has no column nothing"),
         ({"startingOffsets": "3:4"}, "have no positions"),
-        ({"topicsPattern": ".*"}, "a scan is of one table"),
+        ({"topicsPattern": ".*"}, "a scan reads one table"),
     ],
 )
 def test_wrong_options_fail_when_loading(
@@ -109,7 +109,9 @@ def test_a_folder_of_parquet_files_is_what_spark_reads(
     assert sorted(map(str, ours.collect())) == sorted(map(str, theirs.collect()))
     where = "part = 1 and day = '2026-01-01'"
     assert load(spark, folder, where=where).count() == theirs.where(where).count() > 0
-    with pytest.raises(PySparkException, match="no Delta table but a folder"):
+    with pytest.raises(
+        PySparkException, match="is a folder of Parquet files, not a Delta table"
+    ):
         load(spark, folder, versionAsOf="0")
 
 

@@ -232,7 +232,7 @@ def test_days_of_the_old_calendar(lake: Lake) -> None:
     lake.run("insert into {t} values (3, date'1066-10-14', null)")
     for conf in ("datetimeRebaseModeInWrite", "int96RebaseModeInWrite"):
         lake.sql(f"set spark.sql.parquet.{conf}=corrected")
-    with pytest.raises(PySparkException, match="in column day days since 1582"):
+    with pytest.raises(PySparkException, match="1900-01-01 in column day"):
         lake.load("t").collect()
     assert lake.load("t", columns="id, at").count() == 5
 
@@ -294,7 +294,7 @@ def test_times_of_partitions_that_say_no_zone(lake: Lake) -> None:
         lake.run(
             "insert into {t} values (3, timestamp'2026-01-31 11:00:00'), (4, null)"
         )
-        with pytest.raises(PySparkException, match="times that say no zone"):
+        with pytest.raises(PySparkException, match="times without a time zone"):
             lake.load("t")
         assert lake.require_equal("t", timeZone="America/New_York") == 4
         log = lake.directory / "t" / "_delta_log"

@@ -1,4 +1,4 @@
-"""A directory of tables, and a stream of one."""
+"""Fixtures: a directory of tables, and a table that streams read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session", autouse=True)
 def _threads_of_delta_rs(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Start what delta-rs keeps running, before tests look for what they leave."""
+    """Start the permanent threads of delta-rs before tests check for leaked threads."""
     path = tmp_path_factory.mktemp("first") / "table"
     write_deltalake(path, pa.table({"id": [1]}))
     DeltaTable(path).history()

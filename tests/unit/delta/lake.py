@@ -1,4 +1,4 @@
-"""Tables in a directory, written by delta-rs and by Arrow."""
+"""A directory of tables, written by delta-rs and by Arrow."""
 
 from __future__ import annotations
 
@@ -26,15 +26,16 @@ CONNECTOR = DeltaConnector()
 
 @dataclass(frozen=True)
 class Lake:
-    """A directory of tables, read through the connector alone."""
+    """A directory of tables, read through the connector without Spark."""
 
     directory: Path
 
     def __post_init__(self) -> None:
         self.directory.mkdir()
 
-    def write(self, table: str, rows: pa.Table, **how: Any) -> DeltaTable:
-        write_deltalake(self.directory / table, rows, **({"mode": "append"} | how))
+    def write(self, table: str, rows: pa.Table, **arguments: Any) -> DeltaTable:
+        arguments = {"mode": "append"} | arguments
+        write_deltalake(self.directory / table, rows, **arguments)
         return DeltaTable(self.directory / table)
 
     def pin(self, table: str, **options: str) -> Mapping[str, str]:

@@ -1,4 +1,4 @@
-"""A table that is written to, and streams of it."""
+"""A Delta table that a test writes, and streams that read it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CONNECTOR = connectors.find("delta")
 
 
 class Table:
-    """A table, and streams of it."""
+    """A table that a test writes, and streams that read it."""
 
     def __init__(self, lake: Lake) -> None:
         self._lake = lake
@@ -40,8 +40,8 @@ class Table:
     def append(self, **columns: Any) -> list[int]:
         """Commit a file of ten rows; return their ids."""
         ids = [next(self._numbers) for _ in range(ROWS)]
-        added = {name: [value] * ROWS for name, value in columns.items()}
-        rows = pa.table({"id": ids, **added})
+        constants = {name: [value] * ROWS for name, value in columns.items()}
+        rows = pa.table({"id": ids, **constants})
         write_deltalake(self.path, rows, mode="append", schema_mode="merge")
         return ids
 
@@ -57,9 +57,14 @@ class Table:
         return sorted((self.path / "_delta_log").glob("*.json"))
 
     def stream(self, **options: str) -> ChangeReader:
-        """Return a stream as Spark makes it, of columns as they are now."""
-        given = {"path": str(self._lake.directory), "topic": "t", "connector": "delta"}
-        source = SparkCacheSource({**given, "pollInterval": "0s", **options})
+        """Return a stream as Spark makes it, with the columns of the newest version."""
+        defaults = {
+            "path": str(self._lake.directory),
+            "topic": "t",
+            "connector": "delta",
+            "pollInterval": "0s",
+        }
+        source = SparkCacheSource({**defaults, **options})
         reader = source.streamReader(source.schema())
         assert isinstance(reader, ChangeReader)
         return reader
@@ -69,7 +74,7 @@ class Table:
         return [row["id"] for row in self.rows(reader, start, end)]
 
     def rows(self, reader: ChangeReader, start: Any, end: Any) -> list[dict[str, Any]]:
-        """Return the rows of a batch, after a journey through JSON."""
+        """Return the rows of a batch, with its offsets converted to JSON and back."""
         start, end = json.loads(json.dumps([start, end]))
         return [
             row
@@ -94,7 +99,7 @@ class Table:
 
 
 def batches(reader: ChangeReader, start: Any = None) -> list[Any]:
-    """Return the offsets up to where there is nothing more."""
+    """Return the offsets of all batches, until nothing is left to read."""
     offsets = [reader.initialOffset() if start is None else start]
     limit = reader.getDefaultReadLimit()
     while (end := reader.latestOffset(offsets[-1], limit)) != offsets[-1]:

@@ -86,14 +86,14 @@ def test_runs_cover_all_rows_once(lake: Lake) -> None:
         ({"timestampAsOf": "soon"}, "option timestampAsOf='soon': must be a time"),
         (
             {"timestampAsOf": "1999-01-01"},
-            "before the first version that is kept, of 2",
+            "before the first version that is kept, which is of 2",
         ),
-        ({"timestampAsOf": "2999-01-01"}, "is yet to come"),
-        ({"versionAsOf": "0", "timestampAsOf": "2026-01-01"}, "give one of them"),
-        ({"columns": "id,nothing"}, "there is no column nothing; there are id, name"),
+        ({"timestampAsOf": "2999-01-01"}, "is in the future"),
+        ({"versionAsOf": "0", "timestampAsOf": "2026-01-01"}, "use only one of them"),
+        ({"columns": "id,nothing"}, "has no column nothing; it has id, name"),
         ({"columns": "[1]"}, "must be JSON such as"),
-        ({"where": "nothing = 1"}, "there is no column nothing"),
-        ({"startingTime": "0"}, "option startingTime: a table has no time"),
+        ({"where": "nothing = 1"}, "column nothing is not one of id, name"),
+        ({"startingTime": "0"}, "option startingTime: a table has no time column"),
     ],
 )
 def test_wrong_options(lake: Lake, options: dict[str, str], says: str) -> None:
@@ -109,10 +109,10 @@ def test_tables_that_are_not_there(lake: Lake) -> None:
     for topic in ("../t", "s3://bucket/t"):
         with pytest.raises(ConfigError, match="must be the path of a table below"):
             CONNECTOR.topic_name(topic)
-    with pytest.raises(ConfigError, match="a scan is of one table"):
+    with pytest.raises(ConfigError, match="a scan reads one table"):
         CONNECTOR.pin(lake.storage(), Selection(("a", "b")), {})
     a_file = next(lake.directory.glob("t/*.parquet"))
-    with pytest.raises(ConfigError, match=r"\.parquet: must be a directory"):
+    with pytest.raises(ConfigError, match=r"\.parquet: must be the directory"):
         lake.pin(f"t/{a_file.name}")
 
 
@@ -123,7 +123,7 @@ def test_tables_that_are_not_there(lake: Lake) -> None:
 def test_rows_have_no_positions(given: str, rows: str) -> None:
     options = {"path": "/lake", "connector": "delta", "endingOffsets": given}
     with pytest.raises(
-        ConfigError, match=f"{rows} have no positions; .*, or a str.*n$"
+        ConfigError, match=f"{rows} have no positions; .*, or for a str.*n$"
     ):
         ScanOptions.parse(options)
 
@@ -143,7 +143,7 @@ def test_a_file_that_is_gone_or_another(lake: Lake) -> None:
     with pytest.raises(SourceError, match="as planned, found version"):
         lake.storage().open(snapshot.ledgers[0].ledger.object, 0, 10)
     path.write_bytes(data + b" ")
-    with pytest.raises(SourceError, match="as the table's log says"):
+    with pytest.raises(SourceError, match="as recorded in the table's log"):
         lake.snapshot("t")
     path.write_bytes(data[:-1] + b"?")
     with pytest.raises(SourceError, match="end of a Parquet file"):
@@ -220,7 +220,7 @@ def test_days_of_the_old_calendar_are_refused(
     pq.write_table(rows.replace_schema_metadata(said), path)
     assert lake.rows("t", columns="id") == [{"id": 1}, {"id": 2}]
     if refused:
-        with pytest.raises(SourceError, match="in column then days since 1582"):
+        with pytest.raises(SourceError, match="1900-01-01 in column then"):
             lake.rows("t")
     else:
         assert lake.rows("t")[0]["then"] == value

@@ -25,7 +25,9 @@ def test_columns_that_are_added_later(table: Table) -> None:
     chosen = table.stream(columns="id")
     _, end = batches(reader)
     table.append(shop="eu")
-    with pytest.raises(SourceError, match=r"others in version 1: shop; load the table"):
+    with pytest.raises(
+        SourceError, match=r"different columns in version 1: shop; load"
+    ):
         reader.latestOffset(end, ALL)
     for fits in (chosen, table.stream()):
         _, last = batches(fits, end)
@@ -37,7 +39,9 @@ def test_columns_that_are_gone_since(table: Table) -> None:
     start = table.stream(startingVersion="0").initialOffset()
     rows = pa.table({"id": range(5)})
     write_deltalake(table.path, rows, mode="overwrite", schema_mode="overwrite")
-    with pytest.raises(SourceError, match=r"others in version 0: shop; begin with"):
+    with pytest.raises(
+        SourceError, match=r"different columns in version 0: shop; set sta"
+    ):
         table.stream(skipChangeCommits="true").latestOffset(start, ALL)
     kept = table.stream(skipChangeCommits="true", columns="id")
     *_, last = batches(kept, start)
@@ -110,7 +114,7 @@ def test_columns_that_are_called_otherwise_since(table: Table, lake: Lake) -> No
     (start, first, *_) = batches(reader)
     mapped.commit({"c1": "date", "c2": "c", "c3": "b"}, days="3")
     mapped.commit({"c1": "date", "c2": "c", "c3": "b"}, takes="3")
-    with pytest.raises(SourceError, match="others in version 1: b, c, date; load"):
+    with pytest.raises(SourceError, match="columns in version 1: b, c, date; load"):
         reader.latestOffset(first, ALL)
     row = {"c": "b2", "b": "c2", "date": "2"}
     later = {"c": "b3", "b": "c3", "date": "3"}

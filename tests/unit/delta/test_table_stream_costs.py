@@ -101,7 +101,7 @@ def test_a_stream_goes_on_where_footers_could_not_be_read(
     reader = stored.stream(maxRowsPerTrigger=str(ROWS))
     start = reader.initialOffset()
     server.refuse(".parquet")
-    with pytest.raises(SourceError, match="of version 2, which a stream has still"):
+    with pytest.raises(SourceError, match="of version 2, which the stream still has"):
         limited(reader, start)
     server.heal()
     offsets = batches(reader, start)

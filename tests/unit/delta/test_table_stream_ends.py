@@ -37,7 +37,7 @@ def test_rows_that_are_taken_away_end_a_stream(table: Table) -> None:
     *_, end = batches(reader)
     table.now.delete("id = 3")
     table.append()
-    says = r"found version 2, which changes some; skipChangeCommits=true"
+    says = r"found version 2, which changes rows; skipChangeCommits=true"
     with pytest.raises(SourceError, match=says):
         reader.latestOffset(end, ALL)
     with pytest.raises(SourceError, match=says):
@@ -52,7 +52,7 @@ def test_whole_files_that_are_deleted(table: Table) -> None:
     reader = table.stream(startingVersion="0")
     start = reader.initialOffset()
     table.now.delete("id < 10")
-    with pytest.raises(SourceError, match=r"deletes some;.*ignoreDeletes=true"):
+    with pytest.raises(SourceError, match=r"deletes rows;.*ignoreDeletes=true"):
         reader.latestOffset(start, ALL)
     ignoring = table.stream(ignoreDeletes="true")
     *_, end = batches(ignoring, start)
@@ -65,7 +65,7 @@ def test_a_file_that_was_vacuumed_before_it_was_read(table: Table) -> None:
     start, end = batches(reader)
     table.now.optimize.compact()
     table.now.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
-    says = "of version 0, which a stream has still.*begin anew, with another checkpoint"
+    says = "of version 0, which the stream still has.*again with a new checkpoint"
     with pytest.raises(SourceError, match=says):
         table.stream().partitions(start, end)
     with pytest.raises(SourceError, match=says):
@@ -82,7 +82,7 @@ def test_a_log_that_was_trimmed(table: Table) -> None:
     table.now.create_checkpoint()
     table.log[0].unlink()
     more = table.append()
-    says = r"00\.json: expected the commit with which.* if the table's log was trimmed"
+    says = r"00\.json: expected the next commit.* if the table's log was trimmed"
     with pytest.raises(SourceError, match=says):
         table.stream().latestOffset(start, ALL)
     *_, last = batches(table.stream(), end)
@@ -95,7 +95,7 @@ def test_a_log_that_was_trimmed_before_all_rows_were_read(table: Table) -> None:
     table.append()
     table.now.create_checkpoint()
     table.log[0].unlink()
-    says = "version 1, with which a stream goes on.*begin anew, with another"
+    says = "version 1, which the stream reads next.*again with a new checkpoint"
     with pytest.raises(SourceError, match=says):  # as it builds on version 0
         table.stream().latestOffset(first, ALL)
     table.log[0].unlink()
@@ -135,7 +135,9 @@ def test_another_table_in_its_place(table: Table, lake: Lake) -> None:
     table.path.rename(lake.directory / "old")
     table.appends(3)
     for stream in reader, table.stream():
-        with pytest.raises(SourceError, match="begin anew, with another checkpoint"):
+        with pytest.raises(
+            SourceError, match="start the query again with a new checkpoint"
+        ):
             stream.latestOffset(end, ALL)
 
 
@@ -143,10 +145,13 @@ def test_another_table_in_its_place(table: Table, lake: Lake) -> None:
     ("offset", "says"),
     [
         ({"orders": {"table": "a", "version": 1, "files": 0}}, "means another topic"),
-        ({"t": {"3": 24}}, "{'3': 24}, which is none of a table"),
-        ({"t": {"table": "a", "version": "x", "files": 0}}, "which is none of a table"),
-        ({"t": 23}, "23, which is none of a table"),
-        ({"t": {"version": 1, "reached": "x"}}, "'version': 1}, which is none of a"),
+        ({"t": {"3": 24}}, "{'3': 24}, which is not an offset of a table"),
+        (
+            {"t": {"table": "a", "version": "x", "files": 0}},
+            "which is not an offset of a table",
+        ),
+        ({"t": 23}, "23, which is not an offset of a table"),
+        ({"t": {"version": 1, "reached": "x"}}, "'version': 1}, which is not an"),
         ({}, "the offset {}, and option topic='t' means another topic"),
     ],
     ids=str,

@@ -241,11 +241,14 @@ def test_streams_and_scans_share_runs(table: Table, lake: Lake) -> None:
     [
         ({"startingVersion": "7"}, "option startingVersion=7: the newest version of"),
         ({"startingVersion": "x"}, "must be the number of a version"),
-        ({"startingTimestamp": "2999-01-01"}, "is yet to come"),
+        ({"startingTimestamp": "2999-01-01"}, "is in the future"),
         ({"startingTimestamp": "soon"}, "option startingTimestamp='soon': must be"),
-        ({"startingVersion": "0", "startingTimestamp": "2026-01-01"}, "give one of"),
-        ({"versionAsOf": "0"}, "option versionAsOf: a stream goes on with the table"),
-        ({"timestampAsOf": "2999-01-01"}, "is yet to come"),
+        (
+            {"startingVersion": "0", "startingTimestamp": "2026-01-01"},
+            "use only one of",
+        ),
+        ({"versionAsOf": "0"}, "option versionAsOf: a stream follows all versions"),
+        ({"timestampAsOf": "2999-01-01"}, "is in the future"),
         ({"startingOffsets": "latest"}, "option startingOffsets='latest': a table"),
         ({"skipChangeCommits": "perhaps"}, "option skipChangeCommits='perhaps'"),
     ],
@@ -259,7 +262,9 @@ def test_wrong_options(table: Table, options: dict[str, str], says: str) -> None
 def test_what_has_no_streams(lake: Lake, table: Table) -> None:
     (lake.directory / "t").mkdir()
     pq.write_table(pa.table({"id": [1]}), lake.directory / "t" / "a.parquet")
-    with pytest.raises(ConfigError, match="no Delta table but a folder"):
+    with pytest.raises(
+        ConfigError, match="is a folder of Parquet files, not a Delta table"
+    ):
         table.stream().initialOffset()
     given = {"path": str(lake.directory), "topic": "t", "connector": "delta"}
     source = SparkCacheSource({**given, "startingVersion": "0"})

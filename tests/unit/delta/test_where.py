@@ -73,8 +73,8 @@ def test_rows(text: str, rows: list[int]) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("n", "it ends too early"),
-        ("n = ", "it ends too early"),
+        ("n", "the text ends too early"),
+        ("n = ", "the text ends too early"),
         ("n = 1 or n = 2", "'and' is missing before 'or'"),
         ("n in (1", r"'\)' is missing before the end"),
         ("n like 'x'", "'like' is not a comparison"),
@@ -85,8 +85,8 @@ def test_rows(text: str, rows: list[int]) -> None:
         ("text > 9", "column text is of type string and 9 is not, .* quote it: '9'"),
         ("text in ('a', 9)", "column text is of type string and 9 is not"),
         ("text = true", "column text is of type string and true is not"),
-        ("m = 1", "there is no column m among n, text"),
-        ("n = 1 ; drop", "' ; drop' cannot be read"),
+        ("m = 1", "column m is not one of n, text"),
+        ("n = 1 ; drop", "' ; drop' cannot be parsed"),
     ],
 )
 def test_what_cannot_be_read(text: str, says: str) -> None:
