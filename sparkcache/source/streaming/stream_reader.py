@@ -140,7 +140,7 @@ class StreamReader(BatchReader):
             if ranges := stream_offsets.joined(spans, there):
                 name = placed(topic, self.scan.root)
                 snapshot = found.snapshots[topic]
-                maps[name] = ExtentIndex.told(connector, snapshot.ledgers)
+                maps[name] = ExtentIndex.for_tasks(connector, snapshot.ledgers)
                 of_batch += [(Consumer(name, *ends), snapshot) for ends in ranges]
         stream = self._plan.next((start, end), self._to_come(begin, found))
         told = packed(stream)
@@ -171,7 +171,7 @@ class StreamReader(BatchReader):
 
     def _of_scan(self, offset: dict[str, Marks]) -> dict[str, Marks]:
         """Return an offset without topics that are none of the scan's any more."""
-        others = [topic for topic in offset if not self.scan.means(topic)]
+        others = [topic for topic in offset if not self.scan.includes(topic)]
         if others:
             told = (
                 f"the checkpoint has offsets of {', '.join(others)}, and option "
