@@ -223,7 +223,7 @@ class ScanOptions:
         for name in names:
             if name in self.raw:
                 raise ConfigError(
-                    f"option {name}={self.raw[name]!r}: only {method} accepts it; "
+                    f"option {name}={self.raw[name]!r}: valid only in {method}; "
                     "remove it here"
                 )
 

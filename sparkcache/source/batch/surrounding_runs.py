@@ -34,7 +34,7 @@ class SurroundingRuns:
     """The runs around a task's runs; see `sparkcache.connector.SurroundingRuns`.
 
     Attributes:
-        topic: The topic's extent index.
+        index: The topic's extent index.
         scan: The runs that the task reads.
         consumer: The consumer for which it reads.
         task: The task's settings, plans and identity.
@@ -42,7 +42,7 @@ class SurroundingRuns:
 
     """
 
-    topic: ExtentIndex
+    index: ExtentIndex
     scan: Scan
     consumer: Consumer
     task: TaskSettings
@@ -50,7 +50,7 @@ class SurroundingRuns:
 
     @cached_property
     def _extents(self) -> list[tuple[Ledger, Extent, int]]:
-        return self.topic.extents()
+        return self.index.extents()
 
     def before(self) -> Iterator[Iterator[DecodedRun]]:
         """Yield groups of runs of one extent, each twice as large as the last."""
