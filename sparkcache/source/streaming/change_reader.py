@@ -115,14 +115,14 @@ class ChangeReader(BatchReader):
         return self._connector.change_log(self._storage, self._topic, self.scan.raw)
 
     def _mark(self, offset: Offset) -> Mark:
-        """Return the mark of an offset; raises ConfigError if it is of another topic."""
+        """Return the mark of an offset; raises ConfigError for another topic's."""
         if offset.keys() != {self._topic}:
             is_named = self.scan.raw.get("topic")
             named_by = f"option {self.scan.selection}" if is_named else self.scan.root
             raise ConfigError(
                 f"the checkpoint has the offset {offset!r}, and {named_by} means "
-                "another topic: give another checkpointLocation, or the path and options that "
-                "the query had"
+                "another topic: give another checkpointLocation, or the path and "
+                "options that the query had"
             )
         return change_offsets.mark(offset, self._topic)
 

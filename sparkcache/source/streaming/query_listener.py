@@ -81,7 +81,7 @@ class QueryListener(StreamingQueryListener):
             self._reported_s[run] = time.monotonic()
 
     def _context(self) -> JavaObject | None:
-        """Return the SparkContext of the JVM; None if it has stopped, with its nodes."""
+        """Return the JVM's SparkContext; None if it has stopped, with its nodes."""
         context = cast("JavaObject | None", self._spark.sparkContext._jsc)
         return None if context is None or context.sc().isStopped() else context.sc()
 

@@ -182,8 +182,9 @@ class StreamReader(BatchReader):
             )
             if self.scan.fail_on_data_loss:
                 raise ConfigError(
-                    f"{problem}: give another checkpointLocation, options that mean all "
-                    "of these topics, or failOnDataLoss=false, which leaves them out"
+                    f"{problem}: give another checkpointLocation, options that mean "
+                    "all of these topics, or failOnDataLoss=false, which leaves them "
+                    "out"
                 )
             if problem not in self._reported:
                 _log.warning("%s: these are left out", problem)
