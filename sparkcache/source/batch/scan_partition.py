@@ -24,7 +24,7 @@ _FOLLOWING = 4  # partitions: an executor starts about as many at once as it has
 
 
 class ScanPartition(InputPartition):
-    """What one Spark task reads of one topic.
+    """The part of one topic that one Spark task reads.
 
     Attributes:
         pieces: The pieces to read, in order.

@@ -90,7 +90,7 @@ class SurroundingRuns:
         return connector.runs(extent, self.scan.config.run_bytes)
 
     def _read(self, run_slice: RunSlice) -> Iterator[tuple[RunKey, DecodedRun]]:
-        """Yield the runs of a slice without keeping references, as zip() would."""
+        """Yield the runs of a slice; hold no references to them, unlike zip()."""
         end = run_slice.at + run_slice.extent.size_bytes
         runs = read_scan(
             Scan(self.scan.root, self.scan.config, (run_slice,)),

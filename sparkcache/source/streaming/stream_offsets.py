@@ -263,7 +263,7 @@ def _is_recreated(mark: LedgerMark, stop: int) -> bool:
 
 def _recreated(uri: str, span: EntrySpan, last: int) -> Loss:
     expected = "entries that a stream has read"
-    found = "a ledger that ends before them: the topic was recreated; it is read again"
+    found = "a ledger that ends before them: the topic was recreated, and is read again"
     return Loss(uri, 0, span.ledger, span.stop, last, expected, found)
 
 
