@@ -50,9 +50,9 @@ class TaskReader:
     ) -> Iterator[pa.RecordBatch]:
         """Yield the record batches of a partition; `stream` is the plan of a stream.
 
-        A stream never returns to undecided messages, whose transaction may still be
-        open. So for a stream they are losses: the batch fails until they are decided,
-        unless failOnDataLoss=false leaves them out.
+        A stream never returns to undecided entries, such as those of a transaction
+        whose end is not stored yet. So for a stream they are losses: the batch fails
+        until they are decided, unless failOnDataLoss=false leaves them out.
         """
         from sparkcache.node.client import read_scan
 
