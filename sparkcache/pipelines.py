@@ -1,12 +1,12 @@
-"""pyspark's declarative pipelines, whose flows are planned consumers.
+"""pyspark's declarative pipelines, with their flows as planned consumers.
 
-One file of definitions that imports this is enough for all of its pipeline, SQL files
-included:
+It is enough that one file of definitions imports this module; it then holds for the
+whole pipeline, SQL files included:
 
     from sparkcache import pipelines as dp
 
-The decorators are pyspark's own. When a run is started, each scan of a topic in the
-flows that it will refresh is counted; the plan ends with the last of these flows.
+The decorators are pyspark's own. When a run starts, each scan of a topic in the flows
+that it refreshes becomes a planned consumer; the plan ends with the last such flow.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ require_spark("4.1", "sparkcache.pipelines")
 
 try:
     from pyspark import pipelines
-    from pyspark.pipelines import *  # noqa: F403 - what there is depends on the version
+    from pyspark.pipelines import *  # noqa: F403 - the names depend on the version
     from pyspark.sql.connect.client import SparkConnectClient
 except ImportError as error:
     raise ConfigError(
@@ -54,5 +54,5 @@ def _execute_planned(
     return under_plan(events, client, run)
 
 
-# pyspark has no hook between the last flow's definition and the start of the run.
+# pyspark has no hook between the last flow's definition and the start of a run.
 SparkConnectClient.execute_command_as_iterator = _execute_planned  # type: ignore[method-assign, assignment]

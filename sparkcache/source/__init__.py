@@ -1,1 +1,1 @@
-"""Everything that speaks to Spark."""
+"""The integration with Spark: data source, streams, plans, driver side."""

@@ -1,4 +1,4 @@
-"""`format("sparkcache")`: a source of Spark for batches and streams, in Python."""
+"""`format("sparkcache")`: Spark data source in Python, for batches and streams."""
 
 from __future__ import annotations
 
@@ -41,45 +41,45 @@ class SparkCacheSource(DataSource):
     """A topic in object storage, read through the executor's cache.
 
     Attributes:
-        installed: The configuration that `sparkcache.install` ships along; None where
-            Spark has found the source by itself.
-        told: The directory through which the user's process is told how far planning
-            has come; None if nobody would see it.
+        installed: The configuration that `sparkcache.install` ships; None if Spark
+            found the source by itself.
+        progress_directory: Directory of the socket that carries the progress of
+            planning to the user's process; None if no terminal or notebook shows it.
 
     """
 
     installed: ClassVar[BroadcastRef[CacheConfig] | None] = None
-    told: ClassVar[str | None] = None
+    progress_directory: ClassVar[str | None] = None
 
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
         scan = ScanOptions.parse(dict(options))
-        # What plans a stream has no broadcast variables.
+        # The process that plans a stream has no broadcast variables.
         base = None if self.installed is None else self.installed.value
         self._config = CacheConfig.resolve(options=scan.raw, base=base)
         self._scan = _pinned(scan, self._config)
 
     @classmethod
     def name(cls) -> str:
-        """The name for `format()`."""
+        """Return the name to pass to `format()`."""
         return "sparkcache"
 
     def schema(self) -> StructType:
-        """The connector's columns."""
+        """Return the connector's columns."""
         return _offered_schema(self._scan)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return a reader of the columns in `schema`: all, or those the user named."""
         self._scan.check_is_batch()
         columns = _checked_columns(self._scan, schema)
-        with planner_progress.told(self.told):
+        with planner_progress.reporting_to(self.progress_directory):
             reader = TaskReader(self._scan, columns, self.installed)
             return _Reader(self._scan, self._config, reader)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return a reader of the columns in `schema`, batch after batch.
 
-        What it needs came with Spark 4.2, and is imported when it is needed.
+        The classes that it needs exist since Spark 4.2, so they are imported here.
         """
         try:
             require_spark("4.2", "a stream (readStream)")
@@ -103,63 +103,65 @@ class _Reader(DataSourceReader):
         self._scan = scan
         self._config = config
         self._task_reader = task_reader
-        # Found here, since what a reader holds when it is made is what tasks get.
+        # Snapshots are taken here, since tasks get the reader as it is constructed.
         self._storage: Storage | None = open_storage(scan.root, self._config, Traffic())
         connector = connectors.find(scan.connector)
         catalog = connector.catalog(self._storage, scan.raw)
         names = catalog.select(scan.selection)
         scan.check_offsets(names)
-        self._found = [
+        self._snapshots = [
             (scan.consumer(name), catalog.snapshot(name))
             for name in steps(names, f"Planning {scan.root}", "topics", len(names))
         ]
-        self._maps = {
-            consumer.topic: ExtentIndex.told(connector, snapshot.ledgers)
-            for consumer, snapshot in self._found
+        self._indexes = {
+            consumer.topic: ExtentIndex.for_tasks(connector, snapshot.ledgers)
+            for consumer, snapshot in self._snapshots
         }
 
     def __getstate__(self) -> dict[str, object]:
-        return {**self.__dict__, "_storage": None, "_found": []}
+        return {**self.__dict__, "_storage": None, "_snapshots": []}
 
     def partitions(self) -> list[ScanPartition]:
-        """Cut the topics; the versions of their objects are pinned."""
-        assert self._storage is not None, "this is where the reader was made"
-        return list(cut(self._scan, self._config, self._storage, self._found))
+        """Cut the topics into partitions; the versions of their objects are pinned."""
+        assert self._storage is not None, (
+            "partitions are cut in the process that made the reader"
+        )
+        return list(cut(self._scan, self._config, self._storage, self._snapshots))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the record batches of a partition."""
         assert isinstance(partition, ScanPartition)
-        topic = self._maps[partition.consumer.topic]
-        return self._task_reader.read(partition, topic)
+        index = self._indexes[partition.consumer.topic]
+        return self._task_reader.read(partition, index)
 
 
 def _pinned(scan: ScanOptions, config: CacheConfig) -> ScanOptions:
-    """Have a connector look up what a DataFrame shows from now on."""
+    """Return the scan with its schema and versions looked up by the connector, once."""
     connector = connectors.find(scan.connector)
     storage = open_storage(scan.root, config, Traffic())
-    given = connector.pin(storage, scan.selection, scan.raw)
-    return replace(scan, raw=given, decoding=connector.decoding(given))
+    raw = connector.pin(storage, scan.selection, scan.raw)
+    return replace(scan, raw=raw, decoding=connector.decoding(raw))
 
 
 def _offered_schema(scan: ScanOptions) -> StructType:
-    """Return the columns of a scan, as the connector has them."""
+    """Return the columns that the connector offers for a scan."""
     schema = connectors.find(scan.connector).schema(scan.decoding)
     return from_arrow_schema(schema, prefer_timestamp_ntz=True)
 
 
 def _checked_columns(scan: ScanOptions, schema: StructType) -> list[str]:
-    """Return the columns that a schema names; raises ConfigError for any other."""
+    """Return the columns that a schema names; raise ConfigError for unknown ones."""
     offered = {field.name: field for field in _offered_schema(scan)}
     for named in schema:
-        there = offered.get(named.name)
-        if there is None:
+        field = offered.get(named.name)
+        if field is None:
             raise ConfigError(
-                f"schema: there is no column {named.name}; there are "
+                f"schema: there is no column {named.name}; the columns are "
                 f"{', '.join(offered)}"
             )
-        if (named.dataType, named.nullable) != (there.dataType, there.nullable):
+        if (named.dataType, named.nullable) != (field.dataType, field.nullable):
             raise ConfigError(
-                f"schema: column {named.name} is {_described(there)}; "
+                f"schema: column {named.name} is {_described(field)}, "
                 f"not {_described(named)}"
             )
     return schema.fieldNames()

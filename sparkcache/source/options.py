@@ -1,4 +1,4 @@
-"""The options of a scan, checked when it is loaded."""
+"""The options of a scan, checked at `load()`."""
 
 from __future__ import annotations
 
@@ -49,20 +49,20 @@ _COMMON_NAMES = frozenset(
     }
 )
 _START = "startingOffsets"
-_OF_BATCHES = "endingOffsets", "endingTime"
-_OF_STREAMS = "maxRowsPerTrigger", "maxBytesPerTrigger", "pollInterval"
+_BATCH_OPTIONS = "endingOffsets", "endingTime"
+_STREAM_OPTIONS = "maxRowsPerTrigger", "maxBytesPerTrigger", "pollInterval"
 
 
 @dataclass(frozen=True, slots=True)
 class Offsets:
-    """Positions as users write them, one for all topics or one for each.
+    """Start or end positions as users write them: one for all topics, or by topic.
 
     Attributes:
         option: Name of the option.
         raw: The option as the user wrote it.
-        nothing: What stands for no limit.
-        everywhere: That of topics not named; None for no limit.
-        by_name: That of others, by full names of one topic or of several.
+        nothing: The word for no limit: `earliest` or `latest`.
+        everywhere: Position in all topics that are not named; None for no limit.
+        by_name: Positions by full name; a name may mean one topic or several.
 
     """
 
@@ -74,9 +74,9 @@ class Offsets:
 
     @classmethod
     def parse(
-        cls, given: Mapping[str, str], option: str, connector: Connector, nothing: str
+        cls, raw: Mapping[str, str], option: str, connector: Connector, nothing: str
     ) -> Offsets:
-        """Read an option; raises ConfigError."""
+        """Parse an option; raises ConfigError."""
 
         def limit(value: object) -> str | None:
             if type(value) not in (str, int):
@@ -84,7 +84,7 @@ class Offsets:
             text = str(value).strip()
             return None if text.lower() == nothing else text
 
-        text = given.get(option, nothing).strip()
+        text = raw.get(option, nothing).strip()
         offsets = cls(option, text, nothing, None, {})
         try:
             if not text.startswith("{"):
@@ -92,35 +92,37 @@ class Offsets:
             by_name = json.loads(text).items()
             return replace(
                 offsets,
-                by_name={connector.topic_name(name): limit(at) for name, at in by_name},
+                by_name={
+                    connector.topic_name(name): limit(value) for name, value in by_name
+                },
             )
         except (ValueError, TypeError, AttributeError) as error:
             raise offsets.wrong(error) from None
 
-    def of(self, topic: str, connector: Connector) -> Position | None:
-        """Return the position of a topic; raises ConfigError.
+    def position(self, topic: str, connector: Connector) -> Position | None:
+        """Return the position in a topic; raises ConfigError.
 
-        What was given for its name goes before what was given for a shorter one.
+        If several names mean the topic, the longest wins.
         """
         names = [name for name in self.by_name if connector.is_of(topic, name)]
         longest = max(names, key=len, default=None)
         text = self.everywhere if longest is None else self.by_name[longest]
         try:
             return None if text is None else connector.position(topic, text)
-        except ConfigError:  # of a connector that has no positions
+        except ConfigError:  # from a connector without positions
             raise
         except ValueError as error:
             raise self.wrong(error) from None
 
     def check(self, connector: Connector) -> None:
-        """Raise ConfigError if what was given is no position of any topic."""
+        """Raise ConfigError if a value is not a position."""
         if self.everywhere is not None:
-            replace(self, by_name={}).of("", connector)
+            replace(self, by_name={}).position("", connector)
         for name in self.by_name:
-            self.of(name, connector)
+            self.position(name, connector)
 
     def wrong(self, problem: object) -> ConfigError:
-        """Return the error that tells what would do."""
+        """Return the error, which names the values that would be valid."""
         return ConfigError(
             f"option {self.option}={self.raw!r}: {problem}; give {self.nothing}, a "
             'position, or JSON with one for each topic, such as {"topic": '
@@ -130,24 +132,24 @@ class Offsets:
 
 @dataclass(frozen=True, slots=True)
 class ScanOptions:
-    """What a scan was asked for.
+    """The parsed options of a scan.
 
     Attributes:
         connector: Name of the connector.
         root: URI of the storage's root.
         selection: The topics.
-        starts: First position wanted of each topic.
-        ends: Position after the last one wanted of each topic.
-        starts_latest: Whether a stream begins behind all that is there.
-        start_us: Earliest time wanted, in microseconds since 1970; None for any.
-        end_us: Time before which rows are wanted, likewise.
+        starts: First position to read in each topic.
+        ends: Position after the last one to read in each topic.
+        starts_latest: Whether a stream skips everything stored when it starts.
+        start_us: Earliest time to read, in microseconds since 1970; None for any.
+        end_us: Time that all rows must precede, likewise.
         fail_on_data_loss: Whether entries that cannot be read are an error.
-        min_partitions: How many partitions there should be at least.
-        max_rows_per_trigger: Rows of a stream's batch at most, about.
-        max_bytes_per_trigger: Stored bytes of a stream's batch at most.
-        poll_interval_s: How long a stream waits before it looks again.
-        decoding: What of the connector's options changes decoded rows.
-        raw: The options as the user wrote them, names as documented.
+        min_partitions: Least number of partitions.
+        max_rows_per_trigger: Approximate limit of rows in a batch of a stream.
+        max_bytes_per_trigger: Limit of stored bytes in a batch of a stream.
+        poll_interval_s: Pause of a stream before it lists storage again.
+        decoding: The connector's options that change decoded rows.
+        raw: The option values as the user wrote them, by their documented names.
 
     """
 
@@ -169,32 +171,32 @@ class ScanOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> ScanOptions:
-        """Check options as a user gave them; raises ConfigError."""
+        """Check a user's options; raises ConfigError."""
         lower = {name.lower(): value for name, value in options.items()}
         _require_no_table(lower)
         name = lower.get("connector", _DEFAULT_CONNECTOR)
         connector = connectors.find(name)
-        given = _as_documented(options, connector.option_names)
-        CacheConfig.resolve(options=given)
-        selection = _selection(given, connector)
-        starts_latest = given.get(_START, "").strip().lower() == "latest"
-        starts = {} if starts_latest else given
+        raw = _as_documented(options, connector.option_names)
+        CacheConfig.resolve(options=raw)
+        selection = _selection(raw, connector)
+        starts_latest = raw.get(_START, "").strip().lower() == "latest"
+        starts = {} if starts_latest else raw
         return cls(
             connector=name,
-            root=normal_root(_required(given, "path", "load('s3://bucket')")),
+            root=normal_root(_required(raw, "path", "load('s3://bucket')")),
             selection=selection,
             starts=Offsets.parse(starts, _START, connector, "earliest"),
-            ends=Offsets.parse(given, "endingOffsets", connector, "latest"),
+            ends=Offsets.parse(raw, "endingOffsets", connector, "latest"),
             starts_latest=starts_latest,
-            start_us=_time(given, "startingTime"),
-            end_us=_time(given, "endingTime"),
-            fail_on_data_loss=_bool(given, "failOnDataLoss", default=True),
-            min_partitions=_whole_number(given, "minPartitions") or 1,
-            max_rows_per_trigger=_whole_number(given, "maxRowsPerTrigger"),
-            max_bytes_per_trigger=_bytes(given, "maxBytesPerTrigger"),
-            poll_interval_s=_seconds(given, "pollInterval", default="1s"),
-            decoding=connector.decoding(given),
-            raw=given,
+            start_us=_time(raw, "startingTime"),
+            end_us=_time(raw, "endingTime"),
+            fail_on_data_loss=_bool(raw, "failOnDataLoss", default=True),
+            min_partitions=_whole_number(raw, "minPartitions") or 1,
+            max_rows_per_trigger=_whole_number(raw, "maxRowsPerTrigger"),
+            max_bytes_per_trigger=_bytes(raw, "maxBytesPerTrigger"),
+            poll_interval_s=_seconds(raw, "pollInterval", default="1s"),
+            decoding=connector.decoding(raw),
+            raw=raw,
         )
 
     def __post_init__(self) -> None:
@@ -202,39 +204,40 @@ class ScanOptions:
         for offsets in (self.starts, self.ends):
             offsets.check(connector)
         if names := self.selection.names:
-            is_of = connector.is_of  # either may be a name of several topics
+            is_of = connector.is_of  # either name may mean several topics
             self._check_names(names, lambda a, b: is_of(a, b) or is_of(b, a))
 
     def check_is_batch(self) -> None:
-        """Raise ConfigError for an option that means something to streams alone."""
-        of_streams = *_OF_STREAMS, *connectors.find(self.connector).stream_option_names
-        self._check_has_none(of_streams, "spark.readStream")
+        """Raise ConfigError for an option that only streams have."""
+        connector = connectors.find(self.connector)
+        names = *_STREAM_OPTIONS, *connector.stream_option_names
+        self._check_has_none(names, "spark.readStream")
         if self.starts_latest:
             self._check_has_none([_START], "spark.readStream")
 
     def check_is_stream(self) -> None:
-        """Raise ConfigError for an option that means something to batches alone."""
-        self._check_has_none(_OF_BATCHES, "spark.read")
+        """Raise ConfigError for an option that only batches have."""
+        self._check_has_none(_BATCH_OPTIONS, "spark.read")
 
-    def _check_has_none(self, names: Sequence[str], of: str) -> None:
+    def _check_has_none(self, names: Sequence[str], method: str) -> None:
         for name in names:
             if name in self.raw:
                 raise ConfigError(
-                    f"option {name}={self.raw[name]!r}: it is one of {of}; leave it "
-                    "out here"
+                    f"option {name}={self.raw[name]!r}: valid only in {method}; "
+                    "remove it here"
                 )
 
-    def means(self, topic: str) -> bool:
-        """Tell whether a topic is one of the scan's, whatever is stored."""
+    def includes(self, topic: str) -> bool:
+        """Return whether the scan reads a topic, stored or not."""
         is_of = connectors.find(self.connector).is_of
         if self.selection.pattern is None:
             return any(is_of(topic, name) for name in self.selection.names)
-        matches = self.selection.pattern.fullmatch  # a name of several topics, too
+        matches = self.selection.pattern.fullmatch  # may match a name of several topics
         names = filter(matches, (topic[:end] for end in range(len(topic), 0, -1)))
         return any(is_of(topic, name) for name in names)
 
     def check_offsets(self, topics: Sequence[str]) -> None:
-        """Raise ConfigError if offsets are of a topic that is none of the scan's."""
+        """Raise ConfigError if offsets name a topic that the scan does not read."""
         self._check_names(topics, connectors.find(self.connector).is_of)
 
     def _check_names(
@@ -245,67 +248,67 @@ class ScanOptions:
                 if not any(is_of(topic, name) for topic in topics):
                     raise ConfigError(
                         f"option {offsets.option}={offsets.raw!r}: {name} is not of "
-                        "this scan; give a position for all, or JSON such as "
+                        "this scan; give one position for all topics, or JSON such as "
                         f'{{"{next(iter(topics), name)}": "{offsets.nothing}"}}'
                     )
 
     def consumer(self, topic: str) -> Consumer:
-        """Return the scan of one of its topics as a consumer; raises ConfigError."""
+        """Return the consumer for one topic of the scan; raises ConfigError."""
         connector = connectors.find(self.connector)
-        start = self.starts.of(topic, connector)
-        end = self.ends.of(topic, connector)
+        start = self.starts.position(topic, connector)
+        end = self.ends.position(topic, connector)
         return Consumer(placed(topic, self.root), start, end)
 
 
 def _require_no_table(lower: Mapping[str, str]) -> None:
-    """Raise ConfigError for `CREATE TABLE`, which Spark tells as options, too.
+    """Raise ConfigError for `CREATE TABLE`, recognized by the options Spark adds.
 
-    When such a table is read, Spark 4.2 gives a source in Python none of them.
+    When such a table is read, Spark 4.2 passes no options to a source in Python.
     """
     if {"provider", "owner"} <= lower.keys():
         raise ConfigError(
-            "CREATE TABLE ... USING sparkcache: Spark does not keep the options of "
-            "such a table; CREATE TEMPORARY VIEW orders USING sparkcache OPTIONS "
-            "(topic '...', path 's3://bucket') does"
+            "CREATE TABLE ... USING sparkcache: Spark loses the options of such "
+            "a table; use CREATE TEMPORARY VIEW orders USING sparkcache OPTIONS "
+            "(topic '...', path 's3://bucket')"
         )
 
 
 def _as_documented(
-    options: Mapping[str, str], of_connector: frozenset[str]
+    options: Mapping[str, str], connector_names: frozenset[str]
 ) -> dict[str, str]:
-    """Return the options by their documented names; Spark tells no upper from lower."""
-    known = _COMMON_NAMES | scan_option_names() | of_connector
+    """Return the options by their documented names; Spark ignores the case of names."""
+    known = _COMMON_NAMES | scan_option_names() | connector_names
     documented = {name.lower(): name for name in known}
-    of_node = {name.lower(): name for name in node_option_names()}
+    node_names = {name.lower(): name for name in node_option_names()}
     for name in options:
-        if name.lower() in of_node:
+        if name.lower() in node_names:
             raise ConfigError(
-                f"option {name} holds for a whole node, not for one scan: set "
-                f"spark.sparkcache.{of_node[name.lower()]}"
+                f"option {name} is a setting of the whole node, not of one scan: set "
+                f"spark.sparkcache.{node_names[name.lower()]}"
             )
         if name.lower() not in documented:
             raise ConfigError(suggest(name, known))
     return {documented[name.lower()]: value for name, value in options.items()}
 
 
-def _required(given: Mapping[str, str], name: str, wanted: str) -> str:
-    value = given.get(name, "")
+def _required(raw: Mapping[str, str], name: str, example: str) -> str:
+    value = raw.get(name, "")
     if not value:
-        raise ConfigError(f"option {name} is missing: give {wanted}")
+        raise ConfigError(f"option {name} is missing: give {example}")
     return value
 
 
-def _selection(given: Mapping[str, str], connector: Connector) -> Selection:
-    ways = [name for name in ("topic", "topics", "topicsPattern") if given.get(name)]
+def _selection(raw: Mapping[str, str], connector: Connector) -> Selection:
+    ways = [name for name in ("topic", "topics", "topicsPattern") if raw.get(name)]
     if not ways and connector.root_topic:
         return Selection((connector.root_topic,))
     if len(ways) != 1:
         raise ConfigError(
             f"option topic is missing: give {_WAYS}"
             if not ways
-            else f"options {' and '.join(ways)}: give one of them alone: {_WAYS}"
+            else f"options {' and '.join(ways)}: give one of them only: {_WAYS}"
         )
-    text = given[ways[0]]
+    text = raw[ways[0]]
     if ways == ["topicsPattern"]:
         try:
             return Selection(pattern=re.compile(text))
@@ -320,12 +323,12 @@ def _selection(given: Mapping[str, str], connector: Connector) -> Selection:
 
 _WAYS = (
     "topic, a topic's name; topics, several with commas between them; or "
-    "topicsPattern, a regular expression for full names"
+    "topicsPattern, a regular expression that matches full names"
 )
 
 
-def _time(given: Mapping[str, str], name: str) -> int | None:
-    text = given.get(name)
+def _time(raw: Mapping[str, str], name: str) -> int | None:
+    text = raw.get(name)
     if text is None:
         return None
     try:
@@ -344,15 +347,15 @@ def _time(given: Mapping[str, str], name: str) -> int | None:
     return since.days * 86_400_000_000 + since.seconds * 1_000_000 + since.microseconds
 
 
-def _bool(given: Mapping[str, str], name: str, *, default: bool) -> bool:
+def _bool(raw: Mapping[str, str], name: str, *, default: bool) -> bool:
     try:
-        return parse_bool(given.get(name, str(default)))
+        return parse_bool(raw.get(name, str(default)))
     except ValueError as error:
-        raise ConfigError(f"option {name}={given[name]!r}: must be {error}") from error
+        raise ConfigError(f"option {name}={raw[name]!r}: must be {error}") from error
 
 
-def _whole_number(given: Mapping[str, str], name: str) -> int | None:
-    text = given.get(name)
+def _whole_number(raw: Mapping[str, str], name: str) -> int | None:
+    text = raw.get(name)
     if text is None:
         return None
     if not text.strip().isdecimal() or int(text) < 1:
@@ -360,8 +363,8 @@ def _whole_number(given: Mapping[str, str], name: str) -> int | None:
     return int(text)
 
 
-def _bytes(given: Mapping[str, str], name: str) -> int | None:
-    text = given.get(name)
+def _bytes(raw: Mapping[str, str], name: str) -> int | None:
+    text = raw.get(name)
     if text is None:
         return None
     try:
@@ -369,12 +372,12 @@ def _bytes(given: Mapping[str, str], name: str) -> int | None:
     except ValueError as error:
         raise ConfigError(f"option {name}={text!r}: must be {error}") from error
     if size_bytes < 1:
-        raise ConfigError(f"option {name}={text!r}: must be more than nothing")
+        raise ConfigError(f"option {name}={text!r}: must be at least 1 byte")
     return size_bytes
 
 
-def _seconds(given: Mapping[str, str], name: str, *, default: str) -> float:
-    text = given.get(name, default)
+def _seconds(raw: Mapping[str, str], name: str, *, default: str) -> float:
+    text = raw.get(name, default)
     try:
         return parse_seconds(text)
     except ValueError as error:

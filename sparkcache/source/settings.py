@@ -1,4 +1,4 @@
-"""What a task is told by Spark: settings, plans, and who it is."""
+"""Settings, plans and identity that a task reads from its Spark context."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TaskSettings:
-    """Who a task is and what holds for it.
+    """Identity of a task, and the settings and plans in force for it.
 
     Attributes:
-        token: As whom it reads.
+        token: Identity of the planned read.
         epoch: Grows with every stage of the application; -1, older than any, in a
-            job that comes without the session's conf, such as `df.rdd.count()`.
-        config: The settings in force, options of the scan apart.
-        plans: The plans under way.
-        run: The run of the streaming query that it belongs to; empty if to none.
-        query: That query, whatever its run.
+            job without the session's conf, such as `df.rdd.count()`.
+        config: The settings in force, without the options of the scan.
+        plans: The active plans.
+        run: Run id of the task's streaming query; empty if it has none.
+        query: Id of that query, the same in all its runs.
 
     """
 
@@ -52,16 +52,18 @@ class TaskSettings:
     def plans_of(self, stream: Plan | None) -> tuple[Plan, ...]:
         """Return the plans that a task reads under.
 
-        Of a stream that is its own: its query has kept the session's conf of when it
-        was started, and what it reads is none of the reads that were planned then.
+        A stream has only its own plan: its query keeps the session's conf from when it
+        was started, and its reads are not among those planned at that time.
         """
         if stream is None:
             return self.plans
         return (replace(stream, id=f"{self.run}/{self.query}/{stream.id}"),)
 
 
-def of_task(context: TaskContext, part: int, base: CacheConfig | None) -> TaskSettings:
-    """Read the session's conf, which every task carries along."""
+def read_task_settings(
+    context: TaskContext, part: int, base: CacheConfig | None
+) -> TaskSettings:
+    """Read the session's conf, which Spark ships with every task."""
     properties = {
         key: value
         for key in CacheConfig().to_conf()
@@ -71,7 +73,7 @@ def of_task(context: TaskContext, part: int, base: CacheConfig | None) -> TaskSe
     has_conf = context.getLocalProperty(_EXECUTION_ID) is not None
     return TaskSettings(
         ReadToken(stage, context.partitionId(), part),
-        stage if has_conf else -1,  # a node keeps the settings that it has
+        stage if has_conf else -1,  # the node keeps its settings
         CacheConfig.resolve(conf=properties, base=base),
         decode_plans(context.getLocalProperty(PLANS_CONF)),
         context.getLocalProperty(_JOB_GROUP) or "",
@@ -80,17 +82,17 @@ def of_task(context: TaskContext, part: int, base: CacheConfig | None) -> TaskSe
 
 
 def encode_plans(plans: tuple[Plan, ...]) -> str:
-    """Write plans as a conf."""
+    """Encode plans as the value of a conf."""
     return msgspec.json.encode(plans).decode()
 
 
 def decode_plans(text: str | None) -> tuple[Plan, ...]:
-    """Read plans from a conf."""
+    """Decode plans from the value of a conf."""
     return msgspec.json.decode(text, type=tuple[Plan, ...]) if text else ()
 
 
 def report(losses: Iterable[Loss], consumer: Consumer, *, fail: bool) -> None:
-    """Raise SourceError for the first loss that concerns a consumer, or log all."""
+    """Raise SourceError for the consumer's first loss, or log all its losses."""
     for loss in losses:
         if not _concerns(loss, consumer):
             continue
@@ -100,7 +102,7 @@ def report(losses: Iterable[Loss], consumer: Consumer, *, fail: bool) -> None:
                 offset=loss.offset,
                 expected=loss.expected,
                 found=f"{loss.found} (entries {loss.ledger}:{loss.first}-{loss.last}; "
-                "failOnDataLoss=false reads on without them)",
+                "failOnDataLoss=false skips them)",
             )
         _log.warning("%s", loss)
 

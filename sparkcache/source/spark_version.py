@@ -1,4 +1,4 @@
-"""What needs a newer Spark than the oldest that is supported."""
+"""Checks for features that need a newer Spark than the oldest supported one."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from sparkcache.errors import ConfigError
 
 
 def has_spark(since: str) -> bool:
-    """Return whether this is Spark `since`, such as "4.2", or a later one."""
+    """Return whether the installed Spark is `since`, such as "4.2", or later."""
     return _numbers(pyspark.__version__) >= _numbers(since)
 
 
 def require_spark(since: str, feature: str) -> None:
-    """Raise ConfigError if a feature came with a later Spark than this one."""
+    """Raise ConfigError if a feature needs a later Spark than the installed one."""
     if not has_spark(since):
         raise ConfigError(
             f"{feature} needs Spark {since} or later; this is {pyspark.__version__}"

@@ -1,1 +1,1 @@
-"""What is seen of the cache: in Spark's UI, in notebooks, in a terminal."""
+"""Views of the metrics: in Spark's UI, in notebooks, in a terminal."""

@@ -1,8 +1,8 @@
-"""The jar of the Spark plugin: found beside this file, or built there.
+"""The jar of the Spark plugin, in the directory of this file.
 
-The wheel brings it along; a checkout builds it when it is first wanted, from the
-sources in `java`, with `javac` and pyspark's own jars. The build of the wheel runs this
-file too, which therefore imports nothing of the package.
+The wheel contains it; a checkout builds it on first use, from the sources in `java`,
+with `javac` and pyspark's own jars. The build of the wheel runs this file too, so it
+imports nothing of the package.
 """
 
 from __future__ import annotations
@@ -29,22 +29,24 @@ _log = logging.getLogger(__name__)
 
 
 def plugin_jar() -> Path | None:
-    """Return the jar; None if it is not there and cannot be built."""
+    """Return the jar; None if it is missing and cannot be built."""
     try:
         if _is_old():
             build(JAR)
     except (OSError, subprocess.CalledProcessError) as error:
         output = getattr(error, "stderr", "")
-        _log.warning("no plugin for Spark's UI: %s %s", error, output)
+        _log.warning("the plugin for Spark's UI was not built: %s %s", error, output)
     return JAR if JAR.exists() else None
 
 
 def build(jar: Path) -> None:
-    """Compile the sources into a jar, which is always the same for the same sources."""
+    """Compile the sources into a jar; the same sources give the same bytes."""
     javac = shutil.which("javac")
     spark = find_spec("pyspark")
     if javac is None or spark is None or spark.origin is None:
-        raise FileNotFoundError("javac (of a JDK) and pyspark are needed to build it")
+        raise FileNotFoundError(
+            "javac (of a JDK) and pyspark are needed to build the jar"
+        )
     with tempfile.TemporaryDirectory(dir=jar.parent) as directory:
         classes, made = Path(directory) / "classes", Path(directory) / "made.jar"
         command = [javac, *_SHORT_LIVED, "--release", "17", "-nowarn", "-g:none"]
@@ -66,10 +68,10 @@ def _add(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
 
 
 def _is_old() -> bool:
-    """Tell whether the jar is missing or, in a checkout, older than its sources."""
+    """Return whether the jar is missing or, in a checkout, older than its sources."""
     if not JAR.exists():
         return True
     if not _PROJECT.exists():
-        return False  # installed: what was unpacked when says nothing
+        return False  # installed from a wheel: file times mean nothing
     sources = [*_SOURCES.glob("*.java"), _SOURCES.with_name("page.html")]
     return max(path.stat().st_mtime for path in sources) > JAR.stat().st_mtime

@@ -1,4 +1,4 @@
-"""Metrics as tables: rows of named values, as text, as HTML."""
+"""Tables of metrics: rows of named values, rendered as text or HTML."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 def node_row(node: str, metrics: Metrics) -> dict[str, str | float]:
-    """Return a node's metrics by their names; of a histogram its mean and 99 %."""
+    """Return a node's metrics by name; a histogram has its mean and 99th percentile."""
     row: dict[str, str | float] = {"node": node}
     for name in NAMES:
         value = getattr(metrics, name)
@@ -31,13 +31,13 @@ def node_row(node: str, metrics: Metrics) -> dict[str, str | float]:
 
 
 def topic_row(topic: TopicMetrics) -> dict[str, str | float]:
-    """Return a topic's metrics by their names."""
+    """Return a topic's metrics by name."""
     saved = {"saved_gets": topic.saved_gets, "saved_bytes": topic.saved_bytes}
     return asdict(topic) | saved
 
 
 def shown(name: str, value: str | float) -> str:
-    """Return a value as people read it: the end of its name tells the unit."""
+    """Return a value as text for people; the suffix of its name is the unit."""
     if isinstance(value, str):
         return value
     if name.endswith("_bytes"):
@@ -50,23 +50,23 @@ def shown(name: str, value: str | float) -> str:
 
 
 def as_text(rows: Sequence[Mapping[str, str | float]], columns: Sequence[str]) -> str:
-    """Return a table of some columns; numbers stand to the right."""
+    """Return a text table of some columns, with numbers aligned to the right."""
     cells = [list(columns)] + [
         [shown(name, row[name]) for name in columns] for row in rows
     ]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    left = [all(isinstance(row[name], str) for row in rows) for name in columns]
+    is_text = [all(isinstance(row[name], str) for row in rows) for name in columns]
     return "\n".join(
         "  ".join(
             cell.ljust(width) if is_left else cell.rjust(width)
-            for cell, width, is_left in zip(line, widths, left, strict=True)
+            for cell, width, is_left in zip(line, widths, is_text, strict=True)
         ).rstrip()
         for line in cells
     )
 
 
 def as_html(rows: Sequence[Mapping[str, str | float]], columns: Sequence[str]) -> str:
-    """Return the same for a notebook. Whatever comes from outside is escaped."""
+    """Return an HTML table of some columns for a notebook; all values are escaped."""
     head = "".join(f"<th>{escape(name)}</th>" for name in columns)
     lines = [
         "".join(f"<td>{escape(shown(name, row[name]))}</td>" for name in columns)

@@ -130,7 +130,7 @@ def test_a_plan_may_end_while_jobs_are_cancelled(
             context.cancelJobGroupAndFutureJobs("cancelled")
     finally:
         spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
-    assert "not told" in caplog.text
+    assert "nodes did not receive" in caplog.text
     assert "cancelled" in caplog.text
     assert spark.conf.get("spark.sparkcache.plans", None) is None
 

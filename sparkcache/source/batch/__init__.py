@@ -1,1 +1,1 @@
-"""Batch scans: how topics are cut into Spark partitions, and how a task reads one."""
+"""Batch scans: cutting topics into Spark partitions, and reading one in a task."""

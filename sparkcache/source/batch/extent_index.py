@@ -1,8 +1,8 @@
-"""Where everything of a topic lies, as tasks are told whose resolvers look around.
+"""Compact extent index of a topic, shipped to tasks that read surrounding runs.
 
-Most extents begin where the last one ends. So what is packed are gaps and sizes, and of
-these first all the lowest bytes, then all the next: that takes a third of the room that
-the extents themselves would.
+Most extents begin where the previous one ends. So the index stores gaps and sizes,
+first the lowest bytes of all, then the next bytes, and compresses them. That takes a
+third of the space of the extents themselves.
 """
 
 from __future__ import annotations
@@ -26,25 +26,29 @@ if TYPE_CHECKING:
 
 
 class ExtentIndex:
-    """A topic as it was planned.
+    """The extents of a topic at the time of planning.
 
-    It travels with every task and few need it, so it is unpacked when it is looked at.
+    Every task carries the index and few use it, so it is unpacked on access.
     """
 
     def __init__(self, ledgers: Sequence[LedgerMap]) -> None:
-        extents = [extent for of in ledgers for extent in of.extents]
+        extents = [extent for ledger_map in ledgers for extent in ledger_map.extents]
         kinds = groupby((type(extent), extent.ranges) for extent in extents)
         unpacked = (
-            [(of.ledger, len(of.extents)) for of in ledgers],
+            [(ledger_map.ledger, len(ledger_map.extents)) for ledger_map in ledgers],
             [(kind, sum(1 for _ in same)) for kind, same in kinds],
-            _packed((of.first, of.last) for of in extents),
-            _packed((of.offset, of.offset + of.size_bytes) for of in extents),
+            _packed((extent.first, extent.last) for extent in extents),
+            _packed(
+                (extent.offset, extent.offset + extent.size_bytes) for extent in extents
+            ),
         )
         self._packed = zlib.compress(pickle.dumps(unpacked), 1)
 
     @classmethod
-    def told(cls, connector: Connector, ledgers: Sequence[LedgerMap]) -> ExtentIndex:
-        """Return what tasks are told of a topic: nothing that is of no use to them."""
+    def for_tasks(
+        cls, connector: Connector, ledgers: Sequence[LedgerMap]
+    ) -> ExtentIndex:
+        """Return the index for tasks; empty if their resolvers read no other runs."""
         return cls(ledgers if connector.has_neighbours else ())
 
     def __repr__(self) -> str:
@@ -56,12 +60,12 @@ class ExtentIndex:
 
     def _ledgers(self) -> Iterator[LedgerMap]:
         packed = zlib.decompress(self._packed)
-        ledgers, kinds, entries, places = pickle.loads(packed)  # noqa: S301
-        (first, last), (begin, end) = _unpacked(entries), _unpacked(places)
-        columns = (of.tolist() for of in (first, last, begin, end - begin))
+        ledgers, kinds, entries, byte_ranges = pickle.loads(packed)  # noqa: S301
+        (first, last), (begin, end) = _unpacked(entries), _unpacked(byte_ranges)
+        columns = (ints.tolist() for ints in (first, last, begin, end - begin))
         numbers = zip(*columns, strict=True)
         extents = chain.from_iterable(
-            (kind(*of_extent, ranges) for of_extent in islice(numbers, count))
+            (kind(*fields, ranges) for fields in islice(numbers, count))
             for (kind, ranges), count in kinds
         )
         for ledger, count in ledgers:
@@ -69,14 +73,14 @@ class ExtentIndex:
 
 
 def _packed(pairs: Iterable[tuple[int, int]]) -> bytes:
-    """Return the steps from number to number, their bytes of one rank together."""
+    """Return the differences of successive numbers, bytes of one rank together."""
     numbers = np.fromiter(chain.from_iterable(pairs), np.int64)
     steps = np.diff(numbers, prepend=np.int64(0))
     return steps.view(np.uint8).reshape(-1, 2, 8).transpose(1, 2, 0).tobytes()
 
 
 def _unpacked(packed: bytes) -> Ints:
-    """Return the first numbers of pairs, and the second ones."""
+    """Return the array of the pairs' first numbers, and that of their second ones."""
     ranks = np.frombuffer(packed, np.uint8).reshape(2, 8, -1).transpose(2, 0, 1)
     steps = np.ascontiguousarray(ranks).view(np.int64)
     return np.cumsum(steps.reshape(-1)).reshape(-1, 2).T

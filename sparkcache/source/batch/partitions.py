@@ -1,7 +1,7 @@
-"""How a topic is cut into Spark partitions.
+"""Cutting a topic into Spark partitions.
 
-A partition is made of whole extents, or of parts of them: part i of n. Which runs
-that are is known where it is read, since the size of runs is a setting.
+A partition consists of whole extents, or of parts of them: part i of n. The task that
+reads it computes the runs of a part, since the size of runs is a setting of the task.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Part `part` of `parts` of an extent before which `at` bytes of its topic lie."""
+    """Part `part` of `parts` of an extent at byte `topic_offset` of its topic."""
 
     ledger: Ledger
     extent: Extent
-    at: int
+    topic_offset: int
     part: int = 0
     parts: int = 1
 
     @property
     def size_bytes(self) -> int:
-        """Stored bytes, about."""
+        """Approximate size, in stored bytes."""
         return self.extent.size_bytes // self.parts
 
 
@@ -43,14 +43,14 @@ def partition(
     partition_bytes: int,
     count_runs: Callable[[Extent], int],
 ) -> list[list[list[Piece]]]:
-    """Cut the extents of topics into partitions of about that many bytes, each topic's.
+    """Cut extents into partitions of about `partition_bytes`, each of one topic.
 
-    Not into more than there are runs, as far as their size is known while planning.
+    Never more partitions than runs, as far as planning knows the size of runs.
     """
-    topics = [list(of_topic) for of_topic in extents]
-    total_bytes = sum(extent.size_bytes for of in topics for _, extent, _ in of)
+    topics = [list(topic_extents) for topic_extents in extents]
+    total_bytes = sum(extent.size_bytes for topic in topics for _, extent, _ in topic)
     limit_bytes = min(partition_bytes, -(-total_bytes // min_partitions))
-    return [_partition(of_topic, limit_bytes, count_runs) for of_topic in topics]
+    return [_partition(topic, limit_bytes, count_runs) for topic in topics]
 
 
 def _partition(
@@ -60,11 +60,11 @@ def _partition(
 ) -> list[list[Piece]]:
     partitions: list[list[Piece]] = []
     filled_bytes = limit_bytes
-    for ledger, extent, at in extents:
+    for ledger, extent, topic_offset in extents:
         parts = min(round(extent.size_bytes / limit_bytes), count_runs(extent))
         parts = max(parts, 1)
         for part in range(parts):
-            piece = Piece(ledger, extent, at, part, parts)
+            piece = Piece(ledger, extent, topic_offset, part, parts)
             if filled_bytes + piece.size_bytes > limit_bytes:
                 partitions.append([])
                 filled_bytes = 0
@@ -74,16 +74,16 @@ def _partition(
 
 
 def wanted(ledgers: Iterable[LedgerMap], consumer: Consumer) -> list[Located]:
-    """Return the extents that a consumer reads any entry of."""
+    """Return the extents with an entry that a consumer reads."""
     return [
-        (ledger, extent, at)
-        for ledger, extent, at in extent_offsets(ledgers)
+        (ledger, extent, topic_offset)
+        for ledger, extent, topic_offset in extent_offsets(ledgers)
         if _first(ledger, extent, consumer) <= _last(ledger, extent, consumer)
     ]
 
 
 def run_slice(piece: Piece, runs: Sequence[Run], consumer: Consumer) -> RunSlice | None:
-    """Return the runs of a piece that a consumer wants; None if there are none."""
+    """Return the runs of a piece that a consumer reads; None if it reads none."""
     first = _first(piece.ledger, piece.extent, consumer)
     last = _last(piece.ledger, piece.extent, consumer)
     start = len(runs) * piece.part // piece.parts
@@ -94,20 +94,22 @@ def run_slice(piece: Piece, runs: Sequence[Run], consumer: Consumer) -> RunSlice
         stop -= 1
     if start == stop:
         return None
-    return RunSlice(piece.ledger, piece.extent, tuple(runs), start, stop, piece.at)
+    return RunSlice(
+        piece.ledger, piece.extent, tuple(runs), start, stop, piece.topic_offset
+    )
 
 
 def extent_offsets(ledgers: Iterable[LedgerMap]) -> Iterator[Located]:
     """Yield every extent of a topic, with the stored bytes before it."""
-    at = 0
-    for found in ledgers:
-        for extent in found.extents:
-            yield found.ledger, extent, at
-            at += extent.size_bytes
+    topic_offset = 0
+    for ledger_map in ledgers:
+        for extent in ledger_map.extents:
+            yield ledger_map.ledger, extent, topic_offset
+            topic_offset += extent.size_bytes
 
 
 def _first(ledger: Ledger, extent: Extent, consumer: Consumer) -> int:
-    """Return the first entry of an extent that a consumer wants."""
+    """Return the first entry of an extent that a consumer reads."""
     start = consumer.start or Position(-1, 0)
     if ledger.id < start.ledger:
         return extent.last + 1
@@ -115,7 +117,7 @@ def _first(ledger: Ledger, extent: Extent, consumer: Consumer) -> int:
 
 
 def _last(ledger: Ledger, extent: Extent, consumer: Consumer) -> int:
-    """Return the last entry of an extent that a consumer wants."""
+    """Return the last entry of an extent that a consumer reads."""
     if consumer.end is None or ledger.id < consumer.end.ledger:
         return extent.last
     if ledger.id > consumer.end.ledger:

@@ -1,4 +1,4 @@
-"""Which rows and columns of a run a scan wants."""
+"""Selection of a scan's rows and columns from the batches of a run."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ if TYPE_CHECKING:
 
 
 class RowFilter:
-    """Takes from record batches what a scan asked for.
+    """Filter that keeps the rows and columns of a scan.
 
-    Runs are cached whole, so what a scan wants of the first and the last of them, and
-    which times, is decided row by row.
+    Runs are cached whole, so start, end and time limits apply row by row.
     """
 
     def __init__(
@@ -33,12 +32,12 @@ class RowFilter:
         self._takes_all_columns = columns == connector.schema(scan.decoding).names
         self._ledger, self._entry = connector.entry_columns()
         self._start, self._end = consumer.start, consumer.end
-        if not self._entry:  # ledgers are read whole
+        if not self._entry:  # no entry columns: ledgers are read whole
             self._start = self._end = None
         self._time = connector.time_column()
 
-    def of(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Yield what is wanted of a batch, if anything is."""
+    def apply(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Yield the scan's rows of a batch, if it has any."""
         mask = self._mask(batch)
         if mask is not None:
             batch = batch.filter(mask)
@@ -47,9 +46,9 @@ class RowFilter:
 
     def _mask(self, batch: pa.RecordBatch) -> pa.Array | None:
         tests = []
-        if self._start is not None and not self._is_behind(batch, 0, self._start):
+        if self._start is not None and not self._is_at_or_after(batch, 0, self._start):
             tests.append(pc.invert(self._before(batch, self._start)))
-        if self._end is not None and self._is_behind(batch, -1, self._end):
+        if self._end is not None and self._is_at_or_after(batch, -1, self._end):
             tests.append(self._before(batch, self._end))
         for limit_us, keeps in zip(
             self._times_us, (pc.greater_equal, pc.less), strict=True
@@ -62,8 +61,10 @@ class RowFilter:
             mask = test if mask is None else pc.and_(mask, test)
         return mask
 
-    def _is_behind(self, batch: pa.RecordBatch, row: int, position: Position) -> bool:
-        """Tell whether a row lies at a position or after it."""
+    def _is_at_or_after(
+        self, batch: pa.RecordBatch, row: int, position: Position
+    ) -> bool:
+        """Return whether a row is at a position or after it."""
         ledger = batch.column(self._ledger)[row].as_py()
         entry = batch.column(self._entry)[row].as_py()
         return bool((ledger, entry) >= (position.ledger, position.entry))

@@ -1,4 +1,4 @@
-"""How what is read of several topics becomes Spark partitions."""
+"""The Spark partitions of a scan of one topic or more."""
 
 from __future__ import annotations
 
@@ -20,13 +20,20 @@ if TYPE_CHECKING:
     from sparkcache.source.batch.partitions import Located, Piece
     from sparkcache.source.options import ScanOptions
 
-_FOLLOWING = 4  # partitions: about as many begin at once as an executor has cores
+_FOLLOWING = 4  # partitions: an executor starts about as many at once as it has cores
 
 
 class ScanPartition(InputPartition):
-    """Partition number `part` of a scan, of a topic as which `end` it has.
+    """The part of one topic that one Spark task reads.
 
-    `following` are the first pieces of the partitions of the topic that come after it.
+    Attributes:
+        pieces: The pieces to read, in order.
+        following: The first pieces of the topic's next partitions.
+        consumer: The consumer of the topic.
+        scan: Id of the scan of this topic.
+        part: Index of the partition in the whole scan.
+        end: End of the scan in the topic, in stored bytes from the topic's beginning.
+
     """
 
     def __init__(
@@ -51,42 +58,47 @@ def cut(
     scan: ScanOptions,
     config: CacheConfig,
     storage: Storage,
-    found: Sequence[tuple[Consumer, Snapshot]],
+    snapshots: Sequence[tuple[Consumer, Snapshot]],
 ) -> Iterator[ScanPartition]:
-    """Yield the partitions of what is read; the versions of objects are pinned.
+    """Yield the partitions of a scan; the versions of objects are pinned.
 
-    Raises SourceError for a loss, if the scan fails on it.
+    Raises SourceError for a loss, if the scan fails on losses.
     """
     connector = connectors.find(scan.connector)
-    pieces_of = partition(
-        [_extents(scan, storage, *of_topic) for of_topic in found],
+    pieces_by_topic = partition(
+        [
+            _extents(scan, storage, consumer, snapshot)
+            for consumer, snapshot in snapshots
+        ],
         scan.min_partitions,
         config.partition_bytes,
         lambda extent: len(connector.runs(extent, config.run_bytes)),
     )
     scan_id = uuid.uuid4().hex
-    number = 0
-    for index, ((consumer, _), pieces) in enumerate(zip(found, pieces_of, strict=True)):
-        last = pieces[-1][-1] if pieces else None
-        end = last.at + last.extent.size_bytes if last else 0
-        begins = [part[0] for part in pieces]
-        for at, part in enumerate(pieces or [[]], start=1):
-            following = begins[at : at + _FOLLOWING]
-            of = f"{scan_id}.{index}"
-            yield ScanPartition(part, following, consumer, of, number, end)
-            number += 1
+    part = 0
+    for index, ((consumer, _), partitions) in enumerate(
+        zip(snapshots, pieces_by_topic, strict=True)
+    ):
+        last = partitions[-1][-1] if partitions else None
+        end = last.topic_offset + last.extent.size_bytes if last else 0
+        first_pieces = [pieces[0] for pieces in partitions]
+        for next_index, pieces in enumerate(partitions or [[]], start=1):
+            following = first_pieces[next_index : next_index + _FOLLOWING]
+            topic_scan = f"{scan_id}.{index}"
+            yield ScanPartition(pieces, following, consumer, topic_scan, part, end)
+            part += 1
 
 
 def _extents(
     scan: ScanOptions, storage: Storage, consumer: Consumer, snapshot: Snapshot
 ) -> list[Located]:
-    """Return the extents of a topic that a scan may want anything of."""
+    """Return the extents of a topic with entries that a scan may read."""
     settings.report(snapshot.losses, consumer, fail=scan.fail_on_data_loss)
     extents = wanted(snapshot.ledgers, consumer)
     times_us = scan.start_us, scan.end_us
     if times_us == (None, None):
         return extents
-    places = [(ledger, extent) for ledger, extent, _ in extents]
+    candidates = [(ledger, extent) for ledger, extent, _ in extents]
     connector = connectors.find(scan.connector)
-    chosen = connector.prune(storage, places, times_us, scan.raw)
+    chosen = connector.prune(storage, candidates, times_us, scan.raw)
     return extents[chosen.start : chosen.stop]

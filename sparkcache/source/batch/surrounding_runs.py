@@ -1,7 +1,7 @@
-"""The runs around those that a task reads, read through the node as well.
+"""The runs before and after those that a task reads, read through the node as well.
 
-They are read as by a scan of its own that nobody planned, so nothing is counted as read
-that a planned consumer still waits for.
+Each read of them counts as a separate, unplanned scan, so it does not use up a planned
+consumer's expected read of the same run.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SurroundingRuns:
-    """See `sparkcache.connector.Neighbours`.
+    """The runs around a task's runs; see `sparkcache.connector.SurroundingRuns`.
 
     Attributes:
-        topic: The topic.
-        scan: What the task reads.
-        consumer: As whom.
-        task: What holds for it.
+        index: The topic's extent index.
+        scan: The runs that the task reads.
+        consumer: The consumer for which it reads.
+        task: The task's settings, plans and identity.
         settings: The node's settings.
 
     """
 
-    topic: ExtentIndex
+    index: ExtentIndex
     scan: Scan
     consumer: Consumer
     task: TaskSettings
@@ -50,13 +50,13 @@ class SurroundingRuns:
 
     @cached_property
     def _extents(self) -> list[tuple[Ledger, Extent, int]]:
-        return self.topic.extents()
+        return self.index.extents()
 
     def before(self) -> Iterator[Iterator[DecodedRun]]:
-        """Yield groups of runs, each twice as many as the last, of one extent."""
+        """Yield groups of runs of one extent, each twice as large as the last."""
         run_slice = self.scan.slices[0]
         begin = Position(run_slice.ledger.id, run_slice.runs[run_slice.start].first)
-        for ledger, extent, at in reversed(self._extents):
+        for ledger, extent, topic_offset in reversed(self._extents):
             if (ledger.id, extent.first) >= (begin.ledger, begin.entry):
                 continue
             runs = self._runs(ledger, extent)
@@ -66,21 +66,23 @@ class SurroundingRuns:
             size = 1
             while stop:
                 start = max(0, stop - size)
-                group = RunSlice(ledger, extent, tuple(runs), start, stop, at)
+                group = RunSlice(ledger, extent, tuple(runs), start, stop, topic_offset)
                 yield map(itemgetter(1), self._read(group))
                 stop, size = start, 2 * size
 
     def behind(self, key: RunKey) -> Iterator[tuple[RunKey, DecodedRun]]:
-        """Yield the runs behind one, extent after extent."""
+        """Yield the runs after one, extent by extent."""
         begin = Position(key.ledger.id, key.run.last + 1)
-        for ledger, extent, at in self._extents:
+        for ledger, extent, topic_offset in self._extents:
             if Position(ledger.id, extent.last) < begin:
                 continue
             runs = self._runs(ledger, extent)
             start = 0
             while Position(ledger.id, runs[start].last) < begin:
                 start += 1
-            run_slice = RunSlice(ledger, extent, tuple(runs), start, len(runs), at)
+            run_slice = RunSlice(
+                ledger, extent, tuple(runs), start, len(runs), topic_offset
+            )
             yield from self._read(run_slice)
 
     def _runs(self, ledger: Ledger, extent: Extent) -> Sequence[Run]:
@@ -88,7 +90,7 @@ class SurroundingRuns:
         return connector.runs(extent, self.scan.config.run_bytes)
 
     def _read(self, run_slice: RunSlice) -> Iterator[tuple[RunKey, DecodedRun]]:
-        """Yield the runs of a stretch, and refer to none of them: zip() would."""
+        """Yield the runs of a slice; hold no references to them, unlike zip()."""
         end = run_slice.at + run_slice.extent.size_bytes
         runs = read_scan(
             Scan(self.scan.root, self.scan.config, (run_slice,)),

@@ -1,4 +1,4 @@
-"""What a task does with its partition, of a batch or of a stream."""
+"""Reading of a partition in a task, for a batch scan or a stream."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TaskReader:
-    """Reads partitions of a scan, in tasks.
+    """Reader of the partitions of a scan, in tasks.
 
     Attributes:
-        scan: What was asked for.
-        columns: Those that are wanted, in order.
-        installed: The configuration that was shipped, if one was.
+        scan: The options of the scan.
+        columns: The columns to return, in order.
+        installed: The configuration that `sparkcache.install` shipped, if any.
 
     """
 
@@ -46,13 +46,13 @@ class TaskReader:
     installed: BroadcastRef[CacheConfig] | None
 
     def read(
-        self, partition: ScanPartition, topic: ExtentIndex, stream: Plan | None = None
+        self, partition: ScanPartition, index: ExtentIndex, stream: Plan | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the record batches of a partition of a topic, for a stream if need be.
+        """Yield the record batches of a partition; `stream` is the plan of a stream.
 
-        A stream does not come back to messages of which it is not known yet whether
-        they are any. So to leave them out is a loss then; without it the batch fails,
-        until they are known.
+        A stream never returns to undecided entries, such as those of a transaction
+        whose end is not stored yet. So for a stream they are losses: the batch fails
+        until they are decided, unless failOnDataLoss=false leaves them out.
         """
         from sparkcache.node.client import read_scan
 
@@ -60,24 +60,24 @@ class TaskReader:
         context = TaskContext.get()
         assert context is not None
         base = None if self.installed is None else self.installed.value
-        task = settings.of_task(context, partition.part, base)
+        task = settings.read_task_settings(context, partition.part, base)
         config = CacheConfig.resolve(options=self.scan.raw, base=task.config)
         connector = connectors.find(self.scan.connector)
         consumer = partition.consumer
 
-        def stretch_of(piece: Piece) -> RunSlice | None:
+        def slice_of(piece: Piece) -> RunSlice | None:
             runs = connector.runs(piece.extent, config.run_bytes)
             return run_slice(piece, runs, consumer)
 
-        slices = tuple(filter(None, map(stretch_of, partition.pieces)))
-        following = enumerate(map(stretch_of, partition.following), partition.part + 1)
+        slices = tuple(filter(None, map(slice_of, partition.pieces)))
+        following = enumerate(map(slice_of, partition.following), partition.part + 1)
         scan = Scan(self.scan.root, config, slices)
-        of_node = replace(task.config, enabled=config.enabled)
+        node_settings = replace(task.config, enabled=config.enabled)
         runs = read_scan(
             scan,
             reader=ReaderIdentity(task.token, partition.scan, consumer, partition.end),
             epoch=task.epoch,
-            settings=of_node,
+            settings=node_settings,
             plans=task.plans_of(stream),
             following=tuple((part, first) for part, first in following if first),
             group=connector.group(consumer.topic),
@@ -85,9 +85,9 @@ class TaskReader:
         resolver = connector.resolver(
             self.scan.decoding,
             self.scan.raw,
-            SurroundingRuns(topic, scan, consumer, task, of_node),
+            SurroundingRuns(index, scan, consumer, task, node_settings),
         )
-        rows = RowFilter(self.scan, consumer, self.columns)
+        row_filter = RowFilter(self.scan, consumer, self.columns)
         fail = self.scan.fail_on_data_loss
         for key, run in zip(scan.keys(), runs, strict=True):
             resolved = resolver.resolve(key, run)
@@ -97,14 +97,14 @@ class TaskReader:
             if resolved is not run:
                 run.batches.clear()
             while resolved.batches:
-                yield from rows.of(resolved.batches.pop(0))
+                yield from row_filter.apply(resolved.batches.pop(0))
 
 
 _is_frozen = False
 
 
 def _freeze_once() -> None:
-    """Spare this worker's imports the collection that Spark makes after each task."""
+    """Exempt this worker's imports from the garbage collection after each task."""
     global _is_frozen
     if not _is_frozen:
         gc.freeze()

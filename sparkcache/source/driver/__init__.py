@@ -1,1 +1,1 @@
-"""What runs in the driver: the session, statistics, the tab, and RPC to the nodes."""
+"""Code of the driver: the session, statistics, the tab, and RPC to the nodes."""

@@ -1,4 +1,4 @@
-"""The tab in the UI of a session that runs already, and has no plugin."""
+"""The tab in the UI of a running session that has no plugin."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PLOTTED = (
     "storage.gets.saved",
     "storage.saved.bytes",
 )
-_LOOKING_S = 10.0
+_VIEWED_WITHIN_S = 10.0
 _MOST_POINTS = 400
 
 _log = logging.getLogger(__name__)
@@ -37,20 +37,20 @@ _log = logging.getLogger(__name__)
 def attach_ui(spark: SparkSession, every_s: float = 2.0) -> AttachedTab:
     """Add the tab to the UI of a session that was not prepared by `configure`.
 
-    Spark compiles it, which takes about a second. Without the plugin a small job asks
-    the executors, as long as somebody looks at the page; nothing is in the event log.
+    Spark compiles the tab, which takes about a second. Without the plugin, a small job
+    polls the executors while a browser shows the page; the event log gets nothing.
 
     Args:
-        spark: The session. Raises ConfigError if it has no UI, or has the tab.
-        every_s: How often to ask.
+        spark: The session. Raises ConfigError if it has no UI, or has the tab already.
+        every_s: Interval between two polls.
 
     """
     context = spark.sparkContext
     java_ui = context._jsc.sc().ui()
     if not java_ui.isDefined():
-        raise ConfigError("attach_ui(): this session has no UI, spark.ui.enabled=false")
+        raise ConfigError("attach_ui(): this session has no UI: spark.ui.enabled=false")
     tabs = java_ui.get().getTabs()
-    if any(tabs.apply(at).prefix() == "sparkcache" for at in range(tabs.size())):
+    if any(tabs.apply(index).prefix() == "sparkcache" for index in range(tabs.size())):
         raise ConfigError("attach_ui(): the UI of this session has the tab already")
     return AttachedTab(spark, _compiled(context, java_ui.get()), every_s)
 
@@ -72,7 +72,7 @@ class AttachedTab:
         return f"AttachedTab({self._spark.sparkContext.uiWebUrl}/sparkcache/)"
 
     def refresh(self) -> None:
-        """Ask the executors now."""
+        """Poll the executors now."""
         statuses = [
             {"executor": _executor(name), "is_gone": False, **json.loads(status)}
             for name, status in sorted(node_statuses(self._spark))
@@ -84,18 +84,18 @@ class AttachedTab:
         self._points.append([time.time() * 1000, *sums])
         if len(self._points) > _MOST_POINTS:
             del self._points[1:-1:2]
-        told = {"executors": statuses, "plotted": _PLOTTED, "points": self._points}
-        self._tab.update(json.dumps(told))
+        report = {"executors": statuses, "plotted": _PLOTTED, "points": self._points}
+        self._tab.update(json.dumps(report))
 
     def close(self) -> None:
-        """Ask no more; the tab stays as it is."""
+        """Stop polling; the tab keeps its last content."""
         self._is_over.set()
         self._thread.join()
 
     def _watch(self) -> None:
         while not self._is_over.wait(self._every_s):
             try:
-                if time.time() - self._tab.askedMs() / 1000 < _LOOKING_S:
+                if time.time() - self._tab.askedMs() / 1000 < _VIEWED_WITHIN_S:
                     self.refresh()
             except (Py4JError, PySparkException, OSError) as error:
                 _log.info("the tab is no longer kept up to date: %s", type(error))
@@ -103,12 +103,12 @@ class AttachedTab:
 
 
 def _executor(directory: str) -> str:
-    """Return what tells executors apart: Spark's own ids are not known in tasks."""
+    """Return a name of the executor; tasks do not know Spark's own executor ids."""
     return Path(directory).parent.name[:17]
 
 
 def _compiled(context: SparkContext, java_ui: JavaObject) -> JavaObject:
-    """Return the tab, which is attached then."""
+    """Compile the tab, attach it to the UI and return it."""
     jvm: Any = context._jvm
     gateway: Any = context._gateway
     directory = Path(ui.__file__).parent
@@ -116,12 +116,12 @@ def _compiled(context: SparkContext, java_ui: JavaObject) -> JavaObject:
     compiler = jvm.org.codehaus.janino.SimpleCompiler()
     compiler.setParentClassLoader(loader)
     compiler.cook((directory / "java" / "SparkCacheTab.java").read_text("utf-8"))
-    found = compiler.getClassLoader().loadClass(
+    tab_class = compiler.getClassLoader().loadClass(
         "org.apache.spark.sparkcache.SparkCacheTab"
     )
     arguments = gateway.new_array(jvm.java.lang.Object, 2)
     arguments[0] = java_ui
-    tab = found.getConstructors()[0].newInstance(arguments)
+    tab = tab_class.getConstructors()[0].newInstance(arguments)
     tab.setPage((directory / "page.html").read_text("utf-8"))
     java_ui.attachTab(tab)
     return tab

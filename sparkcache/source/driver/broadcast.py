@@ -1,8 +1,8 @@
 """A broadcast variable that a data source may hold.
 
 Spark pickles a data source more than once on its way to a task, and refuses to pickle
-a Broadcast outside the driver. So this pickles as the id of one; the variables that
-were named the first time are sent along to every worker.
+a Broadcast outside the driver. So a `BroadcastRef` pickles as the variable's id;
+the first pickling registers the variable, which Spark then sends to every worker.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class BroadcastRef(Generic[T]):
-    """Refers to a broadcast variable, in the driver and in every worker."""
+    """Reference to a broadcast variable, in the driver and in every worker."""
 
     def __init__(self, context: SparkContext, value: T) -> None:
         self._broadcast: Any = context.broadcast(value)
@@ -33,7 +33,7 @@ class BroadcastRef(Generic[T]):
 
     @property
     def value(self) -> T:
-        """The value, fetched once for each executor."""
+        """The broadcast value, fetched once for each executor."""
         broadcast = self._broadcast or _broadcastRegistry[self._id]
         value: T = broadcast.value
         return value

@@ -1,4 +1,4 @@
-"""What a session that does not exist yet has been told so far."""
+"""The configuration so far of a session that does not exist yet."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def conf_value(builder: SparkSession.Builder, key: str) -> str:
-    """Return a conf's value: the builder's, spark-submit's, or the defaults file's."""
+    """Return a conf's value from the builder, spark-submit, or the defaults file."""
     options: dict[str, str] = getattr(builder, "_options", {})
     if key in options:
         return str(options[key])
@@ -25,7 +25,7 @@ def conf_value(builder: SparkSession.Builder, key: str) -> str:
 
 
 def _defaults() -> dict[str, str]:
-    """Read the file that Spark reads when it starts."""
+    """Read `spark-defaults.conf` as Spark reads it when it starts."""
     directory = os.environ.get("SPARK_CONF_DIR") or Path(_find_spark_home()) / "conf"
     try:
         text = Path(directory, "spark-defaults.conf").read_text(encoding="utf-8")

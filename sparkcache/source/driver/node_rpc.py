@@ -1,6 +1,6 @@
-"""Speaking to the nodes from the driver, by way of a small Spark job.
+"""Requests from the driver to the nodes, sent by a small Spark job.
 
-There is no other channel: tasks reach the executors wherever they are.
+The driver has no other channel to a node; a task runs on the node's own machine.
 """
 
 from __future__ import annotations
@@ -43,91 +43,91 @@ _log = logging.getLogger(__name__)
 
 
 def end_plans(spark: SparkSession, ids: tuple[str, ...]) -> None:
-    """Tell the nodes that plans are over. One that is not reached finds out later.
+    """Report the end of plans to the nodes. A node that is not reached learns it later.
 
-    Never fails: what was planned has been done, and must not be lost for this.
+    Never fails: the planned work is done, and its result must not be lost.
     """
-    _tell(spark, EndPlans(ids))
+    _notify(spark, EndPlans(ids))
 
 
 def report_query_progress(
     spark: SparkSession, query: str, topics: dict[str, Position]
 ) -> None:
-    """Tell the nodes how far a streaming query has read topics. Never fails."""
-    _tell(spark, QueryProgress(query, topics))
+    """Report to the nodes how far a streaming query has read. Never fails."""
+    _notify(spark, QueryProgress(query, topics))
 
 
-def _tell(spark: SparkSession, message: Message) -> None:
+def _notify(spark: SparkSession, message: Message) -> None:
     try:
         _on_executors(spark, GetMetrics(), (message,))
     except (Py4JError, PySparkException) as error:
         reason = str(error).partition("\n\tat ")[0]
-        _log.warning("nodes were not told %s: %s", message, reason)
+        _log.warning("nodes did not receive %s: %s", message, reason)
 
 
 def node_metrics(spark: SparkSession) -> dict[str, Metrics]:
-    """Return what each node has counted, by the node's directory."""
+    """Return the metrics of each node, by the node's directory."""
     return {
-        name: answer.metrics
-        for name, answer in _on_executors(spark, GetMetrics())
-        if isinstance(answer, MetricsReply)
+        name: reply.metrics
+        for name, reply in _on_executors(spark, GetMetrics())
+        if isinstance(reply, MetricsReply)
     }
 
 
 def topic_metrics(spark: SparkSession) -> list[TopicMetrics]:
-    """Return what the nodes have counted of each topic, node after node."""
+    """Return the nodes' metrics of each topic, node after node."""
     return [
         topic
-        for _, answer in _on_executors(spark, GetTopicMetrics())
-        if isinstance(answer, TopicMetricsReply)
-        for topic in answer.topics
+        for _, reply in _on_executors(spark, GetTopicMetrics())
+        if isinstance(reply, TopicMetricsReply)
+        for topic in reply.topics
     ]
 
 
 def node_statuses(spark: SparkSession) -> list[tuple[str, bytes]]:
-    """Return all that each node tells of itself, as JSON, by the node's directory."""
+    """Return the status of each node, as JSON, with the node's directory."""
     return [
-        (name, answer.json)
-        for name, answer in _on_executors(spark, GetStatus())
-        if isinstance(answer, StatusReply)
+        (name, reply.json)
+        for name, reply in _on_executors(spark, GetStatus())
+        if isinstance(reply, StatusReply)
     ]
 
 
 def _on_executors(
-    spark: SparkSession, question: Message, told: tuple[Message, ...] = ()
+    spark: SparkSession, request: Message, notices: tuple[Message, ...] = ()
 ) -> list[tuple[str, ToTask]]:
-    """Ask every node, once; those that are not reached do not answer."""
+    """Send notices and a request to every node; return the replies of those reached."""
     context = spark.sparkContext
     tasks = context.defaultParallelism * _TASKS_PER_CORE
 
-    def speak(_: Iterable[int]) -> Iterator[tuple[str, ToTask]]:
-        return _speak(question, told)
+    def exchange(_: Iterable[int]) -> Iterator[tuple[str, ToTask]]:
+        return _exchange(request, notices)
 
     before = context.getLocalProperty(_DESCRIPTION)
-    context.setLocalProperty(_DESCRIPTION, "sparkcache: speak to the nodes")
+    context.setLocalProperty(_DESCRIPTION, "sparkcache: request to the nodes")
     try:
-        answers = context.parallelize(range(tasks), tasks).mapPartitions(speak)
-        return list(dict(answers.collect()).items())
+        replies = context.parallelize(range(tasks), tasks).mapPartitions(exchange)
+        return list(dict(replies.collect()).items())
     finally:
         context.setLocalProperty(_DESCRIPTION, cast("str", before))  # None unsets it
 
 
-def _speak(
-    question: Message, told: tuple[Message, ...]
+def _exchange(
+    request: Message, notices: tuple[Message, ...]
 ) -> Iterator[tuple[str, ToTask]]:
-    """Speak to this executor's node, if it has one; in a task."""
+    """Yield the reply of this executor's node, if it has one. Runs in a task."""
     try:
         address = Address.of_this_executor()
         channel: Channel[ToTask] = Channel(address.connect(_TIMEOUT_S), ToTask)
     except (CacheUnavailable, OSError):
         return
     try:
-        for message in told:
-            channel.send(message)
-        channel.send(question)
-        answer, _ = channel.receive()
+        for notice in notices:
+            channel.send(notice)
+        channel.send(request)
+        reply, _ = channel.receive()
     except CacheUnavailable:
         return
     finally:
         channel.close()
-    yield str(address.directory), answer
+    yield str(address.directory), reply

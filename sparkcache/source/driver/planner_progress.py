@@ -1,10 +1,12 @@
-"""How far a query's planner has come: it is a process of Spark's, and sees no terminal.
+"""Progress of query planning, shown in the terminal or notebook of the user.
 
-    user's process    listen_once()    a thread draws what planners tell
-    planner           told(directory)  tells it, through a socket in that directory
+Spark plans a query in a process of its own, which has no terminal:
 
-A planner that tells is one connection, a step is one packet. A planner never waits
-for whom it tells: what cannot be sent at once is the end of telling.
+    user's process    listen_once()            a thread draws the planners' progress
+    planner           reporting_to(directory)  sends it to the socket in the directory
+
+Each planner has one connection, each step is one packet. A planner never waits for the
+user's process: it stops reporting at the first packet that cannot be sent at once.
 """
 
 from __future__ import annotations
@@ -38,16 +40,16 @@ _log = logging.getLogger(__name__)
 
 
 def listen_once() -> str | None:
-    """Return the directory that planners are to be told; None if nobody would see it.
+    """Return the directory of the progress socket; None if no progress can be shown.
 
-    The first time, a thread begins to draw. It ends with this process, the directory
-    too.
+    The first call starts the thread that draws. The thread and the directory end with
+    this process.
     """
     return _listening() if can_draw() else None
 
 
-def told(directory: str | None) -> AbstractContextManager[None]:
-    """Tell the user's process how far this thread has come within the block."""
+def reporting_to(directory: str | None) -> AbstractContextManager[None]:
+    """Report this thread's progress within the block to the user's process."""
     if directory is None:
         return nullcontext()
     return told_to(lambda: _Sender(directory))
@@ -60,7 +62,7 @@ def _listening() -> str | None:
         atexit.register(shutil.rmtree, directory, ignore_errors=True)
         listener = Listener(directory, ProgressBar)
     except OSError as error:
-        _log.debug("progress of planners is not shown: %r", error)
+        _log.debug("progress of planning is not shown: %r", error)
         return None
     threading.Thread(
         target=listener.serve, name="sparkcache-progress", daemon=True
@@ -69,7 +71,7 @@ def _listening() -> str | None:
 
 
 class Listener:
-    """Shows what planners tell, one planner after another."""
+    """Shows the progress of planners, one planner after another."""
 
     def __init__(self, directory: str, open_display: Callable[[], Display]) -> None:
         self._open_display = open_display
@@ -87,7 +89,7 @@ class Listener:
         return f"Listener({self._directory})"
 
     def serve(self) -> None:
-        """Show until closed."""
+        """Accept planners and show their progress until closed."""
         while True:
             try:
                 planner, _ = self._socket.accept()
@@ -97,10 +99,10 @@ class Listener:
                 try:
                     self._show(planner)
                 except Exception as error:
-                    _log.debug("progress of a planner is not shown: %r", error)
+                    _log.debug("progress of one planner is not shown: %r", error)
 
     def close(self) -> None:
-        """Have `serve` return."""
+        """Close the socket, so that `serve` returns."""
         self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
 
@@ -130,7 +132,7 @@ class _Sender:
 
 @contextmanager
 def _short_path(directory: str) -> Iterator[str]:
-    """Yield a path of the socket of less than the 108 bytes that one may have."""
+    """Yield a path of the socket below the limit of 108 bytes."""
     fd = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield f"/proc/self/fd/{fd}/{_NAME}"

@@ -1,4 +1,4 @@
-"""A bar in the user's terminal, on its standard error, or notebook. tqdm draws it."""
+"""A tqdm progress bar on standard error, in the user's terminal or notebook."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 
 def can_draw() -> bool:
-    """Tell whether anybody would see a bar."""
+    """Return whether the process has a terminal or notebook to draw in."""
     stderr = sys.stderr
     is_terminal = stderr is not None and not stderr.closed and stderr.isatty()
     return is_terminal or "ipykernel.zmqshell" in sys.modules
 
 
 @contextmanager
-def drawn() -> Iterator[None]:
-    """Draw how far this thread has come within the block, if anybody would see it."""
+def drawing_progress() -> Iterator[None]:
+    """Draw this thread's progress within the block, if the process can draw."""
     if not can_draw():
         yield
         return
@@ -37,7 +37,7 @@ def drawn() -> Iterator[None]:
 
 
 class ProgressBar:
-    """One line, which is gone when it is closed."""
+    """One line on the screen, erased on close."""
 
     def __init__(self) -> None:
         self._bar: tqdm[Any] | None = None
@@ -47,7 +47,7 @@ class ProgressBar:
         return f"ProgressBar({self._bar})"
 
     def show(self, step: Step) -> None:
-        """Draw a step."""
+        """Draw a step; a step of other work starts a new line."""
         if step.doing != self._doing:
             self.close()
         if self._bar is None:
@@ -69,16 +69,16 @@ class ProgressBar:
         """Erase the line."""
         bar, self._bar = self._bar, None
         if bar is not None:
-            bar.total = bar.n  # a notebook would leave what has not come to its end
+            bar.total = bar.n  # else a notebook keeps an unfinished bar
             bar.close()
 
 
 @cache
 def _tqdm() -> type[tqdm[Any]]:
-    """Return a tqdm of our own: no thread, no semaphore, nothing of the user's bars."""
+    """Return a tqdm class without thread or semaphore, apart from the user's bars."""
     from tqdm.auto import tqdm
 
-    class Quiet(tqdm):  # type: ignore[type-arg]  # is none when it runs
+    class Quiet(tqdm):  # type: ignore[type-arg]  # not generic at run time
         monitor_interval = 0
         _instances: ClassVar[WeakSet[Any]] = WeakSet()
 

@@ -1,4 +1,4 @@
-"""Registering a source under a name that Spark has found by itself already."""
+"""Registration of a source under a name that Spark has already discovered."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ _SOURCE = "org.apache.spark.sql.execution.datasources.v2.python"
 
 
 def register(spark: SparkSession, source: type[DataSource]) -> None:
-    """Register a source in a session, in the place of the one that Spark has found.
+    """Register a source in a session, instead of the one that Spark has discovered.
 
-    Spark 4.0 refuses that: DATA_SOURCE_ALREADY_EXISTS. There the session's own map of
-    found sources is given the new one. A session made by `newSession()` has its own.
+    Spark 4.0 refuses that with DATA_SOURCE_ALREADY_EXISTS, so there the source is put
+    into the session's map of discovered sources. `newSession()` makes another.
     """
     if has_spark("4.1"):
         spark.dataSource.register(source)
     else:
-        _replace_found(spark, source)
+        _replace_discovered(spark, source)
 
 
-def _replace_found(spark: SparkSession, source: type[DataSource]) -> None:
+def _replace_discovered(spark: SparkSession, source: type[DataSource]) -> None:
     from pyspark.sql.udf import _wrap_function
 
     jvm: Any = spark._jvm
     pickled = _wrap_function(spark.sparkContext, source)
     builder = getattr(jvm, f"{_SOURCE}.UserDefinedPythonDataSource")(pickled)
     manager: JavaObject = spark._jsparkSession.sessionState().dataSourceManager()
-    manager.dataSourceExists(source.name())  # which loads the map
-    found = manager.getClass().getDeclaredField("staticDataSourceBuilders")
-    found.setAccessible(True)
-    found.set(manager, found.get(manager).updated(source.name(), builder))
+    manager.dataSourceExists(source.name())  # loads the map
+    builders = manager.getClass().getDeclaredField("staticDataSourceBuilders")
+    builders.setAccessible(True)
+    builders.set(manager, builders.get(manager).updated(source.name(), builder))

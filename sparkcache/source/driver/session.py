@@ -1,4 +1,4 @@
-"""Preparing a session: before it exists, and afterwards."""
+"""Preparation of a session: before it is created, and after."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _STATIC_CONFS = {
-    # Saves a delay of about 40 ms for each task that TCP on loopback has.
+    # TCP on loopback delays each task by about 40 ms.
     "spark.python.unix.domain.socket.enabled": "true",
 }
 
 
 def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
-    """Set what only a session that does not exist yet can be told; return it.
+    """Set the confs that must be set before a session exists; return the builder.
 
-    sparkcache works without; with it, tasks begin faster, and the UI has a tab. On one
-    machine Spark starts this Python for them, unless PYSPARK_PYTHON names another.
+    sparkcache works without them; with them, tasks start faster and the UI has a tab.
+    With a local master, tasks run this Python, unless PYSPARK_PYTHON names another.
 
-    Raises ConfigError if it is given a session.
+    Raises ConfigError if the argument is not a builder.
     """
     if not hasattr(builder, "getOrCreate"):
         raise ConfigError(
-            "configure() takes what a session is made with, as in "
+            "configure() takes the builder of a session, as in "
             "configure(SparkSession.builder).getOrCreate(), not a "
             f"{type(builder).__name__}"
         )
@@ -46,19 +46,19 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
     jar = plugin_jar()
     if jar is not None:
         for key, value in (("spark.plugins", PLUGIN), ("spark.jars", str(jar))):
-            values = [one for one in conf_value(builder, key).split(",") if one]
+            values = [name for name in conf_value(builder, key).split(",") if name]
             if value not in values:
                 builder = builder.config(key, ",".join([*values, value]))
     return builder
 
 
 def _name_python(builder: SparkSession.Builder) -> None:
-    """Have Spark start this Python where it runs on this machine alone.
+    """Have Spark run this Python in tasks if its master is local.
 
-    Else it is the `python3` of the path: where that is not this one, it does not know
-    this package, and Spark says that there is no such data source.
+    By default Spark runs the `python3` of the path. If that is another Python, it lacks
+    this package, and Spark reports that it cannot find the data source.
     """
-    master = conf_value(builder, "spark.master") or "local[*]"  # as spark-submit does
+    master = conf_value(builder, "spark.master") or "local[*]"  # spark-submit's default
     if master.startswith("local"):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
@@ -66,22 +66,22 @@ def _name_python(builder: SparkSession.Builder) -> None:
 def install(spark: SparkSession, config: CacheConfig | None = None) -> None:
     """Register the source in a session, with a configuration for it.
 
-    The configuration travels as a broadcast variable, so what plans a query knows it
-    too, storage settings included. It is also set as the session's conf, which every
-    task carries along: so it reaches scans that were loaded before, and a setting can
-    be changed later by `spark.conf.set("spark.sparkcache.maxBytes", "2g")`.
+    A broadcast variable carries the configuration, storage settings included, so the
+    process that plans a query knows it too. It is also set in the session's conf, which
+    Spark ships with every task: so it reaches scans that were loaded before, and
+    `spark.conf.set("spark.sparkcache.maxBytes", "2g")` can change a setting later.
 
-    Nodes are told of every streaming query of the session: how far it is, and its end.
-    In a terminal or a notebook, what takes long to plan is shown as a progress bar.
+    The progress and the end of every streaming query of the session are reported to the
+    nodes. In a terminal or a notebook, a progress bar shows planning that takes long.
 
     Args:
         spark: The session.
-        config: The configuration, all of it: what it does not name has its default,
-            whatever the session's conf or a conf file say. If None, these and the
-            defaults say it.
+        config: The whole configuration: settings that it does not name have their
+            defaults, whatever the session's conf or a conf file say. If None, the
+            session's conf, the conf file and the defaults apply.
 
     Raises:
-        ConfigError: These say it wrongly, or this is no CacheConfig.
+        ConfigError: A conf has a wrong value, or `config` is not a CacheConfig.
 
     """
     if not isinstance(config, CacheConfig | None):
@@ -92,11 +92,11 @@ def install(spark: SparkSession, config: CacheConfig | None = None) -> None:
     if config is None:
         config = CacheConfig.resolve(conf=dict(spark.conf.getAll))
     ref = BroadcastRef(spark.sparkContext, config)
-    told_in = listen_once()
+    directory = listen_once()
 
     class Installed(SparkCacheSource):
         installed = ref
-        told = told_in
+        progress_directory = directory
 
     register(spark, Installed)
     for key, value in config.to_conf().items():
@@ -108,7 +108,7 @@ _listening: WeakSet[SparkSession] = WeakSet()
 
 
 def _listen(spark: SparkSession) -> None:
-    """Have nodes told of streaming queries, once for each session."""
+    """Add the listener that reports streaming queries, once for each session."""
     if spark not in _listening:
         _listening.add(spark)
         spark.streams.addListener(QueryListener(spark))

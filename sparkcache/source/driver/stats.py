@@ -1,4 +1,4 @@
-"""`sparkcache.stats(spark)`: what all nodes have counted, as a DataFrame."""
+"""`sparkcache.stats(spark)`: the metrics of all nodes, as a DataFrame."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType
 
-_SHOWN = {
+_COLUMNS = {
     "node": ("node", "requests", "hit_ratio", "gets", "saved_gets", "received_bytes"),
     "topic": ("topic", "group", "requests", "hits", "gets", "saved_gets"),
     "group": ("group", "requests", "hits", "gets", "saved_gets", "received_bytes"),
 }
-_SHOWN_OF_ALL = ("saved_bytes", "runs", "kept_bytes")
+_COMMON_COLUMNS = ("saved_bytes", "runs", "kept_bytes")
 _TYPES: dict[type, DataType] = {
     str: StringType(),
     int: LongType(),
@@ -38,36 +38,38 @@ _TYPES: dict[type, DataType] = {
 
 
 def stats(spark: SparkSession, by: str = "node") -> DataFrame:
-    """Return what was counted so far, one row for each node, topic or group of topics.
+    """Return the metrics so far, one row for each node, topic or group of topics.
 
-    The columns are those of README's table of metrics, distributions as their mean and
-    what 99 % of the values are within. Notebooks show the most important ones.
+    The columns are those of README's table of metrics; a distribution has its mean and
+    its 99th percentile. Notebooks show the most important columns.
 
     Args:
-        spark: The session; a small job asks its executors.
+        spark: The session; a small job polls its executors.
         by: `node`, `topic` or `group`. Raises ConfigError for anything else.
 
     """
-    if by not in _SHOWN:
-        raise ConfigError(f"stats(by={by!r}): use one of {', '.join(_SHOWN)}")
+    if by not in _COLUMNS:
+        raise ConfigError(f"stats(by={by!r}): use one of {', '.join(_COLUMNS)}")
     if by == "node":
         nodes = node_metrics(spark)
         rows = [node_row(name, nodes[name]) for name in sorted(nodes)]
         template = node_row("", Metrics())
     else:
-        together: Callable[[Sequence[TopicMetrics]], list[TopicMetrics]]
-        together = by_topic if by == "topic" else by_group
-        rows = [topic_row(topic) for topic in together(topic_metrics(spark))]
+        merge: Callable[[Sequence[TopicMetrics]], list[TopicMetrics]]
+        merge = by_topic if by == "topic" else by_group
+        rows = [topic_row(topic) for topic in merge(topic_metrics(spark))]
         template = topic_row(TopicMetrics())
-    schema = [StructField(name, _TYPES[type(of)]) for name, of in template.items()]
+    schema = [
+        StructField(name, _TYPES[type(value)]) for name, value in template.items()
+    ]
     frame = spark.createDataFrame(
         [tuple(row.values()) for row in rows], StructType(schema)
     )
-    return _Stats(frame, rows, (*_SHOWN[by], *_SHOWN_OF_ALL))
+    return _Stats(frame, rows, (*_COLUMNS[by], *_COMMON_COLUMNS))
 
 
 class _Stats(ClassicDataFrame):
-    """A DataFrame that notebooks show without running it."""
+    """A DataFrame with its rows, so that notebooks show it without running a job."""
 
     _rows: Sequence[Mapping[str, str | float]]
     _shown: Sequence[str]
@@ -83,7 +85,7 @@ class _Stats(ClassicDataFrame):
         return self
 
     def __init__(self, *_: object) -> None:
-        pass  # it is a copy
+        pass  # __new__ has copied the frame
 
     def _repr_html_(self) -> str:
         return as_html(self._rows, self._shown)

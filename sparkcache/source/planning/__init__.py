@@ -1,1 +1,1 @@
-"""Planned consumers: which scans DataFrames and pipeline flows will make."""
+"""Planned consumers: the scans that DataFrames and pipeline flows will run."""

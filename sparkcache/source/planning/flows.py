@@ -1,9 +1,9 @@
-"""The flows of a declarative pipeline, as the planned consumers that they are.
+"""Plans for the flows of a declarative pipeline, whose scans are planned consumers.
 
-`spark-pipelines` runs the server of Spark Connect in its own process, unless it is told
-of another one. So the graph of flows can be seen there: once all are registered, in
-Python and SQL, and before the first one runs. What the server tells of the run says
-which of them are over.
+`spark-pipelines` runs the server of Spark Connect in its own process, unless a remote
+one is set. So this process can read the graph of flows: when all are registered, in
+Python and SQL, and before the first one runs. The server's events of the run report
+which flows have finished.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _Scans: TypeAlias = "dict[str, list[Consumer]]"  # by flow
 
-_OVER = re.compile(
+_FINISHED = re.compile(
     r"Flow '?(?P<flow>[^']+?)'? (has COMPLETED|has FAILED more than|SKIPPED|.*STOPPED)"
 )
 
@@ -45,19 +45,20 @@ def under_plan(
     client: SparkConnectClient,
     run: PipelineCommand.StartRun,
 ) -> Iterator[dict[str, Any]]:
-    """Yield what a server tells of a run, while what its flows read is planned.
+    """Yield the events of a run, with a plan for the reads of its flows.
 
-    One plan for all of them, since a task reads for every plan that it knows. It ends
-    with the last flow that reads a topic, however that ends, and with the run at last.
+    All flows share one plan, since a task reads for every plan that it knows. The plan
+    ends when the last flow that reads a topic succeeds or fails, at the latest with the
+    run.
     """
     with ExitStack() as plan:
-        left = _begin(plan, client, run)
+        unfinished = _begin(plan, client, run)
         for event in events:
-            told = getattr(event.get("pipeline_event_result"), "event", None)
-            over = _OVER.match(told.message) if told else None
-            if over and over["flow"] in left:
-                left.remove(over["flow"])
-                if not left:
+            flow_event = getattr(event.get("pipeline_event_result"), "event", None)
+            finished = _FINISHED.match(flow_event.message) if flow_event else None
+            if finished and finished["flow"] in unfinished:
+                unfinished.remove(finished["flow"])
+                if not unfinished:
                     plan.close()
             yield event
 
@@ -65,9 +66,9 @@ def under_plan(
 def _begin(
     plan: ExitStack, client: SparkConnectClient, run: PipelineCommand.StartRun
 ) -> set[str]:
-    """Plan all that the flows of a run are going to read; return those that read any.
+    """Plan all reads of the flows of a run; return the flows that read a topic.
 
-    Never fails: the run is the same without it, and tells what is wrong with a flow.
+    Never fails: the run works without a plan, and itself reports a flow's errors.
     """
     context = SparkContext._active_spark_context
     if context is None:
@@ -79,7 +80,7 @@ def _begin(
         reason = str(error).partition("\n\tat ")[0]
         _log.warning("flows are not planned: %s", reason)
         return set()
-    _log.info("scans of topics that are planned: %s; streams: %s", scans, streams)
+    _log.info("planned scans by flow: %s; streams: %s", scans, streams)
     if scans or streams:
         consumers = tuple(chain(*scans.values())), tuple(chain(*streams.values()))
         plan.enter_context(planned([spark], *consumers))
@@ -89,7 +90,7 @@ def _begin(
 def _scans_of(
     context: SparkContext, client: SparkConnectClient, run: PipelineCommand.StartRun
 ) -> tuple[SparkSession, _Scans, _Scans]:
-    """Return the server's session, and what flows will scan, once and as streams."""
+    """Return the server's session, the batch scans and the streams, both by flow."""
     jvm: Any = context._jvm
     service = jvm.org.apache.spark.sql.connect.service.SparkConnectService
     holder = service.getOrCreateIsolatedSession(
@@ -100,25 +101,27 @@ def _scans_of(
     defined = graphs.getDataflowGraphOrThrow(run.dataflow_graph_id).toDataflowGraph()
     with _active(spark):
         graph = defined.resolve()
-        if not graph.resolved():  # the run says what is wrong before any flow begins
+        if not graph.resolved():  # the run reports the error before any flow begins
             return spark, {}, {}
         frames = {
             flow.identifier().unquotedString(): DataFrame(flow.df(), spark)
             for flow in elements(graph.materializedFlows())
             if is_refreshed(flow.destinationIdentifier().unquotedString(), run)
         }
-        found = {
+        scans_by_flow = {
             flow: scans for flow, rows in frames.items() if (scans := scans_of(rows))
         }
-        streams = {flow for flow in found if frames[flow].isStreaming}
-    once = {flow: scans for flow, scans in found.items() if flow not in streams}
-    return spark, once, {flow: found[flow] for flow in streams}
+        streams = {flow for flow in scans_by_flow if frames[flow].isStreaming}
+    batches = {
+        flow: scans for flow, scans in scans_by_flow.items() if flow not in streams
+    }
+    return spark, batches, {flow: scans_by_flow[flow] for flow in streams}
 
 
 def is_refreshed(destination: str, run: PipelineCommand.StartRun) -> bool:
-    """Tell whether a dataset is to be refreshed; its name may be given without schema.
+    """Return whether a run refreshes a dataset, which it may name without the schema.
 
-    Where another schema has one of the same name, that is planned as well.
+    If another schema has a dataset of the same name, that is planned as well.
     """
     names = [*run.full_refresh_selection, *run.refresh_selection]
     wanted = tuple(f".{name.replace('`', '')}".lower() for name in names)
@@ -127,7 +130,7 @@ def is_refreshed(destination: str, run: PipelineCommand.StartRun) -> bool:
 
 @contextmanager
 def _active(spark: SparkSession) -> Iterator[None]:
-    """Let the JVM's thread that this one speaks to work in a session."""
+    """Make a session the active one of the JVM thread that serves this thread."""
     jvm: Any = spark._jvm
     sessions = jvm.org.apache.spark.sql.classic.SparkSession
     before = sessions.getActiveSession()

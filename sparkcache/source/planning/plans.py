@@ -1,4 +1,4 @@
-"""Planned consumers: what is going to read a topic, before it does."""
+"""Plans: the scans of DataFrames and streams, registered before they run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sparkcache.errors import ConfigError
 from sparkcache.source import settings
 from sparkcache.source.datasource import SparkCacheSource
 from sparkcache.source.driver import node_rpc
-from sparkcache.source.driver.progress_bar import drawn
+from sparkcache.source.driver.progress_bar import drawing_progress
 from sparkcache.source.options import ScanOptions
 from sparkcache.storage import Traffic, open_storage
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 _Plans: TypeAlias = tuple[Plan, ...]
 
-# Threads share a session's conf: without it one would write over another's plan, or
-# write back one that is over.
+# Threads share a session's conf. Without the lock, a thread could overwrite the plan of
+# another, or restore one that has ended.
 _plans_lock = threading.Lock()
 
 
@@ -37,12 +37,11 @@ _plans_lock = threading.Lock()
 def plan(*dataframes: DataFrame) -> Iterator[Plan]:
     """Plan the actions on these DataFrames: one action on each, within the block.
 
-    Every scan of a topic in their plans is a consumer of it. While the block lasts,
-    executors keep what a planned consumer has still to read, and fetch it once. At its
-    end they drop what is left. A DataFrame on which several actions will be run is
-    given as many times.
+    Every scan of a topic in their query plans is a consumer. Within the block,
+    executors hold the runs that planned consumers have still to read, and fetch them
+    once. At its end they evict the rest. Pass a DataFrame once for each action on it.
 
-    Raises ConfigError if there is nothing to plan.
+    Raises ConfigError if no DataFrame reads a topic.
     """
     _require_dataframes(dataframes)
     consumers = tuple(
@@ -50,8 +49,8 @@ def plan(*dataframes: DataFrame) -> Iterator[Plan]:
     )
     if not consumers:
         raise ConfigError(
-            "plan(): none of these DataFrames reads format('sparkcache'), or they are "
-            "of a session of Spark Connect, whose plans cannot be seen"
+            "plan(): none of these DataFrames reads format('sparkcache'), or they "
+            "belong to Spark Connect, which does not show their query plans"
         )
     sessions = list(dict.fromkeys(frame.sparkSession for frame in dataframes))
     with planned(sessions, consumers) as begun:
@@ -64,19 +63,22 @@ def planned(
     consumers: tuple[Consumer, ...],
     streams: tuple[Consumer, ...] = (),
 ) -> Iterator[Plan]:
-    """Have the tasks of these sessions tell the nodes of a plan; end it for all.
+    """Ship a plan with the tasks of these sessions within the block; then end it.
 
-    Each of the streams is expected to begin, and says for itself then what it reads.
+    Each of the streams has a plan that has not begun: once the stream starts, it
+    reports its reads itself.
     """
     plan = Plan(uuid.uuid4().hex, consumers)
-    awaited = (Plan(uuid.uuid4().hex, (it,), NOT_BEGUN) for it in streams)
+    awaited = (Plan(uuid.uuid4().hex, (stream,), NOT_BEGUN) for stream in streams)
     begun = (plan, *awaited) if consumers else tuple(awaited)
     for spark in sessions:
         _change_plans(spark, lambda plans: (*_without(plans, begun), *begun))
     try:
         yield plan
     finally:
-        if sessions[0].sparkContext._jsc is not None:  # else stopped, nodes and all
+        if (
+            sessions[0].sparkContext._jsc is not None
+        ):  # else Spark and its nodes have stopped
             for spark in sessions:
                 _change_plans(spark, lambda plans: _without(plans, begun))
             node_rpc.end_plans(sessions[0], tuple(plan.id for plan in begun))
@@ -85,25 +87,25 @@ def planned(
 def scans_of(dataframe: DataFrame) -> list[Consumer]:
     """Return the sparkcache scans in a DataFrame's plan, each as a consumer.
 
-    The optimized plan is what will be run: a CTE that is used twice is there twice, a
-    branch that yields nothing is gone. What streams is not optimized before it runs.
+    Spark runs the optimized plan: it has a CTE twice that is used twice, and lacks
+    branches without rows. A streaming plan is not optimized before it runs.
     """
     java_dataframe: Any = getattr(dataframe, "_jdf", None)
     if java_dataframe is None:
         return []
     execution = java_dataframe.queryExecution()
-    found = _scan_options(
+    scans = _scan_options(
         execution.analyzed() if dataframe.isStreaming else execution.optimizedPlan()
     )
     spark = dataframe.sparkSession
-    return [consumer for options in found for consumer in _consumers(options, spark)]
+    return [consumer for options in scans for consumer in _consumers(options, spark)]
 
 
 def _consumers(options: Mapping[str, str], spark: SparkSession) -> list[Consumer]:
     """Return a scan's consumers, one for each topic.
 
-    Which topics they are is known from the bucket alone, unless a name can only be that
-    of one. A stream that begins behind all that is there reads none of it.
+    Only the bucket tells which topics a pattern or a name of several topics means. A
+    stream that starts at `latest` has no consumers: it reads nothing of what is stored.
     """
     scan = ScanOptions.parse(options)
     if scan.starts_latest:
@@ -114,15 +116,15 @@ def _consumers(options: Mapping[str, str], spark: SparkSession) -> list[Consumer
         conf = dict(spark.conf.getAll)
         config = CacheConfig.resolve(options=scan.raw, conf=conf)
         storage = open_storage(scan.root, config, Traffic())
-        with drawn():
+        with drawing_progress():
             names = connector.catalog(storage, scan.raw).select(scan.selection)
     return [scan.consumer(name) for name in names]
 
 
-def _require_dataframes(given: tuple[object, ...]) -> None:
-    if not given:
-        raise ConfigError("plan() needs the DataFrames that are going to be computed")
-    for value in given:
+def _require_dataframes(arguments: tuple[object, ...]) -> None:
+    if not arguments:
+        raise ConfigError("plan() needs the DataFrames on which actions will run")
+    for value in arguments:
         if not isinstance(value, DataFrame):
             raise ConfigError(
                 f"plan() takes DataFrames, as in plan(a, b), not a "
@@ -130,13 +132,13 @@ def _require_dataframes(given: tuple[object, ...]) -> None:
             )
         if value.isStreaming:
             raise ConfigError(
-                "plan() takes what is computed once: a stream is a consumer by itself, "
-                "from when its query is started"
+                "plan() takes DataFrames of batches: a stream is a consumer by itself, "
+                "as soon as its query starts"
             )
 
 
 def _change_plans(spark: SparkSession, change: Callable[[_Plans], _Plans]) -> None:
-    """Change which plans a session's tasks carry along."""
+    """Change the plans that Spark ships with the tasks of a session."""
     with _plans_lock:
         plans = change(settings.decode_plans(spark.conf.get(PLANS_CONF, "")))
         if plans:
@@ -153,9 +155,10 @@ def _without(plans: _Plans, others: _Plans) -> _Plans:
 def _scan_options(node: JavaObject, reads: int = 1) -> Iterator[dict[str, str]]:
     """Yield the options of each sparkcache scan below a node of an optimized plan.
 
-    Each as often as it is read: to cut rows into ranges Spark takes a sample first, and
-    reads all that lies below up to the next exchange once more. Where that is, is not
-    known before the query runs; a read too many is forgotten at the end of the plan.
+    Each scan occurs as often as it is read: to cut rows into ranges, Spark first takes
+    a sample, which reads everything below, down to the next exchange, once more. The
+    exchanges are not known before the query runs; the end of the plan drops surplus
+    reads.
     """
     kind = node.getClass().getSimpleName()
     if kind == "DataSourceV2ScanRelation":
@@ -173,7 +176,7 @@ def _scan_options(node: JavaObject, reads: int = 1) -> Iterator[dict[str, str]]:
             yield from _scan_options(persisted.logicalPlan(), reads)
     if _takes_a_sample(node, kind):
         reads = 2
-    elif kind in {"Aggregate", "LocalLimit"}:  # an exchange, or no range to be cut
+    elif kind in {"Aggregate", "LocalLimit"}:  # an exchange, or no ranges
         reads = 1
     for child in elements(node.children()):
         if kind == "LocalLimit" and child.getClass().getSimpleName() == "Sort":
@@ -184,7 +187,7 @@ def _scan_options(node: JavaObject, reads: int = 1) -> Iterator[dict[str, str]]:
 
 
 def _takes_a_sample(node: JavaObject, kind: str) -> bool:
-    """Tell whether a node cuts its rows into ranges."""
+    """Return whether a node cuts its rows into ranges."""
     if kind == "Sort":
         return bool(node.__getattr__("global")())
     return kind == "RepartitionByExpression" and any(
@@ -193,17 +196,17 @@ def _takes_a_sample(node: JavaObject, kind: str) -> bool:
     )
 
 
-def _options(given: JavaObject) -> dict[str, str]:
-    """Return options as they were spelled."""
-    entries = elements(given.asCaseSensitiveMap().entrySet())
+def _options(java_options: JavaObject) -> dict[str, str]:
+    """Return options by their names in the case that the user wrote."""
+    entries = elements(java_options.asCaseSensitiveMap().entrySet())
     return {entry.getKey(): entry.getValue() for entry in entries}
 
 
 def elements(sequence: JavaObject) -> Iterator[JavaObject]:
-    """Yield what is in a collection of Scala or Java.
+    """Yield the elements of a collection of Scala or Java.
 
-    Python's own way through one of Java's ends with an error of Java's, of which
-    pyspark finds out the class by 14 questions: that takes 17 ms.
+    A Python loop over a Java collection ends with a Java exception, and pyspark makes
+    14 calls to find out its class: that takes 17 ms.
     """
     iterator = sequence.iterator()
     while iterator.hasNext():

@@ -1,1 +1,1 @@
-"""`readStream`: offsets, batches, rate limits, and what nodes learn of a query."""
+"""`readStream`: offsets, batches, rate limits, and query progress for the nodes."""

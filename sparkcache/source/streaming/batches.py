@@ -1,4 +1,4 @@
-"""What a batch of a stream is made of, how large Spark wants it, and what reads it."""
+"""Partitions of a batch of a stream, its limits, and the base of its readers."""
 
 from __future__ import annotations
 
@@ -36,34 +36,34 @@ if TYPE_CHECKING:
 
 
 class StreamPartition(InputPartition):
-    """A partition of a batch, its topic as it was, and what the stream has to read.
+    """A partition of a batch, with the extent index of its topic and the stream's plan.
 
-    That names all topics of the stream, in each of its partitions: so it is packed.
+    The plan names all topics of the stream and is in each partition, so it is packed.
     """
 
     def __init__(
-        self, partition: ScanPartition, topic: ExtentIndex, told: bytes
+        self, partition: ScanPartition, index: ExtentIndex, packed_plan: bytes
     ) -> None:
         super().__init__(partition)
         self.partition = partition
-        self.topic = topic
-        self._told = told
+        self.index = index
+        self._packed_plan = packed_plan
 
     @property
     def stream(self) -> Plan:
-        """What the stream has to read."""
-        (plan,) = settings.decode_plans(zlib.decompress(self._told).decode())
+        """Plan of what the stream has still to read."""
+        (plan,) = settings.decode_plans(zlib.decompress(self._packed_plan).decode())
         return plan
 
 
 @dataclass
 class BatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads batches, in tasks; those who plan them, in the driver, derive from it.
+    """Reader of batches in tasks; derived classes plan the batches in the driver.
 
     Attributes:
-        scan: What was asked for.
-        config: How the driver reads.
-        topic_reader: How tasks read.
+        scan: The options of the stream.
+        config: The configuration for reads of the driver.
+        task_reader: The reader for tasks.
 
     """
 
@@ -75,7 +75,7 @@ class BatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return type(self), (self.scan, self.config, self.task_reader)
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return the limit of a batch; of two, the one that Spark is told."""
+        """Return the limit reported to Spark; bytes win over rows."""
         if self.scan.max_bytes_per_trigger is not None:
             return ReadMaxBytes(self.scan.max_bytes_per_trigger)
         if self.scan.max_rows_per_trigger is not None:
@@ -86,12 +86,12 @@ class BatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Yield the record batches of a partition."""
         assert isinstance(partition, StreamPartition)
         return self.task_reader.read(
-            partition.partition, partition.topic, partition.stream
+            partition.partition, partition.index, partition.stream
         )
 
-    def _limit(self, asked: ReadLimit) -> Limit:
-        """Return both limits of a batch; none if Spark asks for all there is."""
-        if isinstance(asked, ReadAllAvailable):
+    def _limit(self, spark_limit: ReadLimit) -> Limit:
+        """Return both limits of a batch; no limit if Spark asks for everything."""
+        if isinstance(spark_limit, ReadAllAvailable):
             return Limit()
         rows, stored_bytes = (
             inf if most is None else most
@@ -108,5 +108,5 @@ class BatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def packed(stream: Plan) -> bytes:
-    """Return what a stream has to read as its partitions carry it."""
+    """Return the plan of a stream, encoded and compressed for its partitions."""
     return zlib.compress(settings.encode_plans((stream,)).encode(), level=1)

@@ -1,16 +1,16 @@
-"""How far a stream of a table has come: a mark in its log, and where its ledgers are.
+"""Offsets of a stream of a table: a mark in the table's log, and a position.
 
 As JSON, in checkpoints and in the progress of a query:
 
     {"t": {"table": "f1e6...", "version": 7, "files": 2, "reached": "3742...:1000"}}
 
-All but `reached` is the log's mark, which alone says what comes next. `reached` is a
-position: of what was there when the batch was planned, all that lies before it was
-read. Nodes go by that, since they know no logs. It is left out where a stream begins.
+All fields but `reached` are the log's mark, which alone determines what comes next.
+`reached` is a position: of the entries stored when the batch was planned, all before it
+have been read. Nodes use it, since they do not know logs. The initial offset lacks it.
 
-The end of a first batch has its beginning as well, a mark named `since`. Checkpoints
-do not keep that, and for a batch that is read again Spark would ask where a stream
-begins now: behind what was committed meanwhile.
+The end of a first batch also has the batch's start, as a mark named `since`.
+Checkpoints do not keep the start. To repeat the batch, Spark would ask for the initial
+offset again, which by then would be after later commits.
 """
 
 from __future__ import annotations
@@ -32,70 +32,73 @@ _REACHED = "reached"
 _SINCE = "since"
 
 
-def written(
+def as_json(
     topic: str, mark: Mark, reached: Position | None = None, since: Mark | None = None
 ) -> Offset:
-    """Return an offset as JSON has it."""
-    told = {_REACHED: None if reached is None else str(reached), _SINCE: since}
-    return {topic: {**mark, **{name: it for name, it in told.items() if it}}}
+    """Return an offset in the form that Spark stores as JSON."""
+    extra = {_REACHED: None if reached is None else str(reached), _SINCE: since}
+    return {topic: {**mark, **{name: value for name, value in extra.items() if value}}}
 
 
 def mark(offset: Offset, topic: str) -> Mark:
-    """Return the mark in the log; whatever else stands there, for the log to judge."""
-    found = offset[topic]
-    if not isinstance(found, dict):
-        return found
+    """Return the mark in the log, unchecked: the log rejects a wrong one."""
+    fields = offset[topic]
+    if not isinstance(fields, dict):
+        return fields
     others = _REACHED, _SINCE
-    return {name: value for name, value in found.items() if name not in others}
+    return {name: value for name, value in fields.items() if name not in others}
 
 
 def since(offset: Offset, topic: str) -> Mark | None:
-    """Return where a stream began of which this ends the first batch; else None."""
-    found = offset[topic]
-    return found.get(_SINCE) if isinstance(found, dict) else None
+    """Return the start of the first batch if the offset is its end; else None."""
+    fields = offset[topic]
+    return fields.get(_SINCE) if isinstance(fields, dict) else None
 
 
 def reached(offset: object) -> dict[str, Position]:
-    """Return up to where topics were read; none if it is no offset that says so.
+    """Return up to which position topics were read; empty if the offset has none.
 
     Raises ConfigError.
     """
     marks = offset if isinstance(offset, dict) else {}
-    told = {
-        topic: of_topic[_REACHED]
-        for topic, of_topic in marks.items()
-        if isinstance(of_topic, dict) and _REACHED in of_topic
+    texts = {
+        topic: fields[_REACHED]
+        for topic, fields in marks.items()
+        if isinstance(fields, dict) and _REACHED in fields
     }
     try:
-        return {topic: Position.parse(str(at)) for topic, at in told.items()}
+        return {topic: Position.parse(str(text)) for topic, text in texts.items()}
     except ValueError as error:
         raise ConfigError(
-            f"the checkpoint has the offset {offset!r}, which is none of this source: "
+            f"the checkpoint has the offset {offset!r}, which is not from this source: "
             f"{error}; give another checkpointLocation"
         ) from error
 
 
 def highest(known: Position | None, changes: Sequence[Change]) -> Position | None:
-    """Return the position behind all that there is: what was known, and what is new."""
-    behind = [ends(found)[1]] if (found := ledgers(changes)) else []
-    return max([*behind, *([] if known is None else [known])], default=None)
+    """Return the position after all entries of the changes, or `known` if later."""
+    ends = [bounds(changed)[1]] if (changed := ledgers(changes)) else []
+    return max([*ends, *([] if known is None else [known])], default=None)
 
 
 def ledgers(changes: Sequence[Change]) -> tuple[LedgerMap, ...]:
-    """Return the ledgers with anything to read in the order of their ids."""
-    found = [change.ledger for change in changes if change.ledger is not None]
+    """Return the changed ledgers that have entries, in the order of their ids."""
+    changed = [change.ledger for change in changes if change.ledger is not None]
     return tuple(
-        sorted((of for of in found if of.extents), key=lambda of: of.ledger.id)
+        sorted(
+            (ledger_map for ledger_map in changed if ledger_map.extents),
+            key=lambda ledger_map: ledger_map.ledger.id,
+        )
     )
 
 
-def ends(ledgers: Sequence[LedgerMap]) -> tuple[Position, Position]:
-    """Return from where to where ledgers lie among others."""
+def bounds(ledgers: Sequence[LedgerMap]) -> tuple[Position, Position]:
+    """Return the first position of ledgers, and the position after their last entry."""
     last = ledgers[-1].ledger.id
     stop = max(
         extent.last + 1
-        for of in ledgers
-        if of.ledger.id == last
-        for extent in of.extents
+        for ledger_map in ledgers
+        if ledger_map.ledger.id == last
+        for extent in ledger_map.extents
     )
     return Position(ledgers[0].ledger.id, 0), Position(last, stop)

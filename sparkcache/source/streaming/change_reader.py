@@ -1,7 +1,7 @@
 """`spark.readStream` of a table.
 
-Which ledgers are new, and in what order, its change log says. Each is read whole, and a
-batch is some that follow on one another: from a mark in the log to another.
+The table's change log tells which ledgers are new, and their order. A batch is a
+sequence of changes between two marks in the log; each ledger is read whole.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class ChangeReader(BatchReader):
-    """Plans batches of a table, in one process of the driver."""
+    """Planner of the batches of a table, in one process of the driver."""
 
     _target: Mark | None = None
     _initial: Offset | None = None
@@ -42,25 +42,25 @@ class ChangeReader(BatchReader):
     _since: Mark | None = None
     _highest: Position | None = None
     _known: list[Change] = field(default_factory=list)
-    _rest: Changes | None = None  # what is behind those known
+    _rest: Changes | None = None  # the changes after _known
     _is_idle: bool = False
     _plan: StreamPlan = field(default_factory=StreamPlan)
 
     def initialOffset(self) -> Offset:
-        """Return where a query begins that has no checkpoint."""
+        """Return the start of a query that has no checkpoint."""
         begin = self._log.beginning()
-        if self._target is not None:  # a commit may have come in between
+        if self._target is not None:  # for commits made in between
             self._target = self._log.latest()
-        self._initial = change_offsets.written(self._topic, begin)
+        self._initial = change_offsets.as_json(self._topic, begin)
         return self._initial
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Read what is there now, and nothing that comes later."""
+        """Limit the query to what the table has now."""
         self._target = self._log.latest()
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
-        """Return where the next batch ends; where it starts if there is nothing new."""
-        self._look_behind(self._mark(start))
+        """Return the end of the next batch; its start if there is nothing new."""
+        self._look_up(self._mark(start))
         self._highest = self._highest or change_offsets.reached(start).get(self._topic)
         count = _admitted(self._unread(), self._limit(limit))
         self._highest = change_offsets.highest(self._highest, self._known)
@@ -71,14 +71,14 @@ class ChangeReader(BatchReader):
         return self._offset(count)
 
     def reportLatestOffset(self) -> Offset | None:
-        """Return how far a query could be that had read everything."""
+        """Return the offset that a query would have after reading everything."""
         latest = self._begin if self._rest is None else self._rest.until
         if latest is None:
             return None
-        return change_offsets.written(self._topic, latest, self._highest, self._since)
+        return change_offsets.as_json(self._topic, latest, self._highest, self._since)
 
     def partitions(self, start: Offset, end: Offset) -> list[StreamPartition]:
-        """Cut a batch; the versions of its objects are pinned."""
+        """Cut a batch into partitions; the versions of its objects are pinned."""
         begin, stop = self._mark(start), self._mark(end)
         begin = change_offsets.since(end, self._topic) or begin
         if begin == stop:
@@ -88,20 +88,20 @@ class ChangeReader(BatchReader):
         if not ledgers:
             return []
         name = placed(self._topic, self.scan.root)
-        consumer = Consumer(name, *change_offsets.ends(ledgers))
+        consumer = Consumer(name, *change_offsets.bounds(ledgers))
         parts = cut(
             self.scan, self.config, self._storage, [(consumer, Snapshot(ledgers))]
         )
-        begins = self._least([*changes, *self._known])
-        stream = self._plan.next((begin, stop), [Consumer(name, begins)])
-        # Each partition would bring all files along: what is whole has no neighbours.
-        topic, told = ExtentIndex(()), packed(stream)
-        return [StreamPartition(part, topic, told) for part in parts]
+        first = self._least([*changes, *self._known])
+        stream = self._plan.next((begin, stop), [Consumer(name, first)])
+        # Whole ledgers need no surrounding runs, so no partition ships the other files.
+        index, packed_plan = ExtentIndex(()), packed(stream)
+        return [StreamPartition(part, index, packed_plan) for part in parts]
 
     @cached_property
     def _connector(self) -> TableConnector:
         connector = connectors.find(self.scan.connector)
-        assert isinstance(connector, TableConnector), "others have no change log"
+        assert isinstance(connector, TableConnector), "only tables have a change log"
         return connector
 
     @cached_property
@@ -115,76 +115,77 @@ class ChangeReader(BatchReader):
         return self._connector.change_log(self._storage, self._topic, self.scan.raw)
 
     def _mark(self, offset: Offset) -> Mark:
-        """Return how far an offset is in the topic; raises ConfigError."""
+        """Return the mark of an offset; raises ConfigError for another topic's."""
         if offset.keys() != {self._topic}:
             is_named = self.scan.raw.get("topic")
-            given = f"option {self.scan.selection}" if is_named else self.scan.root
+            named_by = f"option {self.scan.selection}" if is_named else self.scan.root
             raise ConfigError(
-                f"the checkpoint has the offset {offset!r}, and {given} means another "
-                "topic: give another checkpointLocation, or the path and options that "
-                "the query had"
+                f"the checkpoint has the offset {offset!r}, and {named_by} means "
+                "another topic: give another checkpointLocation, or the path and "
+                "options that the query had"
             )
         return change_offsets.mark(offset, self._topic)
 
     def _offset(self, count: int) -> Offset:
-        """Return where a stream is that has read so many of the changes known."""
+        """Return the offset after the first `count` of the known changes."""
         mark = self._known[count - 1].after if count else self._begin
-        assert mark is not None, "it was somewhere"
+        assert mark is not None, "latestOffset() has set _begin"
         reached = self._least(self._known[count:]) or self._highest
-        return change_offsets.written(self._topic, mark, reached, self._since)
+        return change_offsets.as_json(self._topic, mark, reached, self._since)
 
-    def _look_behind(self, start: Mark) -> None:
-        """Find out what there is behind a mark; what is known is known on."""
+    def _look_up(self, start: Mark) -> None:
+        """Look up the changes after a mark; keep those already known."""
         if self._is_idle:
             Event().wait(self.scan.poll_interval_s)
-        left = self._behind(start)
-        self._begin, self._known = start, left or []
-        if left is None:
+        known = self._known_after(start)
+        self._begin, self._known = start, known or []
+        if known is None:
             self._rest = None
-        reached = left[-1].after if left else start
+        reached = known[-1].after if known else start
         is_all = self._rest is None or self._rest.until == reached
         if is_all and reached != self._target:
             self._rest = self._log.changes(reached, self._target)
 
     def _unread(self) -> Iterator[Change]:
-        """Yield what there is behind the mark; it is looked up as it is asked for."""
+        """Yield the changes after the mark; each is looked up on demand."""
         yield from self._known
         for change in self._rest or ():
             self._known.append(change)
             yield change
 
     def _least(self, changes: Sequence[Change]) -> Position | None:
-        """Return from where on there is anything in these, or not looked up yet."""
-        found = change_offsets.ledgers(changes)
-        begins = [change_offsets.ends(found)[0]] if found else []
-        left = None if self._rest is None else self._rest.least_id()
-        if left is not None:
-            begins.append(Position(left, 0))
-        return min(begins, default=None)
+        """Return the first position of the changes and of those not looked up yet."""
+        ledgers = change_offsets.ledgers(changes)
+        firsts = [change_offsets.bounds(ledgers)[0]] if ledgers else []
+        rest_id = None if self._rest is None else self._rest.least_id()
+        if rest_id is not None:
+            firsts.append(Position(rest_id, 0))
+        return min(firsts, default=None)
 
-    def _behind(self, mark: Mark) -> list[Change] | None:
-        """Return what is known behind a mark; None if the mark itself is not."""
+    def _known_after(self, mark: Mark) -> list[Change] | None:
+        """Return the known changes after a mark; None if the mark is not known."""
         if mark == self._begin:
             return self._known
-        for at, change in enumerate(self._known, start=1):
+        for count, change in enumerate(self._known, start=1):
             if change.after == mark:
-                return self._known[at:]
+                return self._known[count:]
         return None
 
     def _between(self, start: Mark, end: Mark) -> Sequence[Change]:
-        left = self._behind(start) or []
-        for count, change in enumerate(left, start=1):
+        """Return the changes from one mark to another."""
+        known = self._known_after(start) or []
+        for count, change in enumerate(known, start=1):
             if change.after == end:
-                return left[:count]
+                return known[:count]
         rest = self._log.changes(start, end)
         self._begin, self._known, self._rest = start, list(rest), rest
         return self._known
 
 
 def _admitted(unread: Iterable[Change], limit: Limit) -> int:
-    """Return how many changes a batch takes: at least one that has a ledger.
+    """Return the number of changes in a batch, which has at least one with entries.
 
-    Of those behind it, one is asked for.
+    Looks up one change more.
     """
     rows, stored_bytes = limit.rows, limit.stored_bytes
     is_first, count = True, 0

@@ -1,7 +1,7 @@
-"""Told of streaming queries, so that nodes know how far each has come, and of its end.
+"""Streaming listener that reports query progress and termination to the nodes.
 
-A task of a query tells the node of its own executor from where on the query reads. What
-it read elsewhere, other nodes would still keep for it.
+A task of a query reports the query's position only to the node of its own executor.
+Without the listener, other nodes would hold runs for it that it has already read.
 """
 
 from __future__ import annotations
@@ -31,75 +31,75 @@ if TYPE_CHECKING:
 
     from sparkcache.model import Position
 
-_TELL_EVERY_S = 10.0
+_REPORT_EVERY_S = 10.0
 
 
 class QueryListener(StreamingQueryListener):
-    """Tells the nodes, by small jobs: of a query that is busy one in a while."""
+    """Listener that reports by small jobs; for a busy query, every 10 seconds."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
         self._reached: dict[UUID, dict[str, Position]] = {}
-        self._untold: set[UUID] = set()
-        self._told_s: dict[UUID, float] = {}
+        self._unreported: set[UUID] = set()
+        self._reported_s: dict[UUID, float] = {}
 
     def __repr__(self) -> str:
         return f"QueryListener({len(self._reached)} queries)"
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        """Do nothing: a query is known by its first task."""
+        """Do nothing: the nodes learn of a query from its first task."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
-        """Note where a query is."""
+        """Record the progress of a query; report it if a report is due."""
         run = event.progress.runId
-        found = reached(source.endOffset for source in event.progress.sources)
-        if found and found != self._reached.get(run):
-            self._reached[run] = found
-            self._untold.add(run)
-        if time.monotonic() >= self._told_s.get(run, 0.0) + _TELL_EVERY_S:
-            self._tell(run)
+        positions = reached(source.endOffset for source in event.progress.sources)
+        if positions and positions != self._reached.get(run):
+            self._reached[run] = positions
+            self._unreported.add(run)
+        if time.monotonic() >= self._reported_s.get(run, 0.0) + _REPORT_EVERY_S:
+            self._report(run)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        """Tell of the last batch, unless that was done."""
-        self._tell(event.runId)
+        """Report the last batch, unless it has been reported."""
+        self._report(event.runId)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """End what the run of the query has still to read."""
+        """End the plans of the query's run on the nodes."""
         self._reached.pop(event.runId, None)
-        self._told_s.pop(event.runId, None)
-        self._untold.discard(event.runId)
+        self._reported_s.pop(event.runId, None)
+        self._unreported.discard(event.runId)
         if self._context() is not None:
             node_rpc.end_plans(self._spark, (str(event.runId),))
 
-    def _tell(self, run: UUID) -> None:
-        if run not in self._untold:
+    def _report(self, run: UUID) -> None:
+        if run not in self._unreported:
             return
-        self._untold.discard(run)
+        self._unreported.discard(run)
         context = self._context()
-        if context is not None and not context.isLocal():  # else it has one node
+        if context is not None and not context.isLocal():  # a local Spark has one node
             node_rpc.report_query_progress(self._spark, str(run), self._reached[run])
-            self._told_s[run] = time.monotonic()
+            self._reported_s[run] = time.monotonic()
 
     def _context(self) -> JavaObject | None:
-        """Return Spark's own context; None if it has stopped, and nodes with it."""
+        """Return the JVM's SparkContext; None if it has stopped, with its nodes."""
         context = cast("JavaObject | None", self._spark.sparkContext._jsc)
         return None if context is None or context.sc().isStopped() else context.sc()
 
 
 def reached(offsets: Iterable[str]) -> dict[str, Position]:
-    """Return how far a query has read each topic, in the last of its streams of it."""
-    found: dict[str, Position] = {}
+    """Return how far a query has read each topic; its slowest stream counts."""
+    slowest: dict[str, Position] = {}
     for offset in offsets:
-        for topic, at in _of_source(offset).items():
-            found[topic] = min(at, found.get(topic, at))
-    return found
+        for topic, position in _source_positions(offset).items():
+            slowest[topic] = min(position, slowest.get(topic, position))
+    return slowest
 
 
-def _of_source(offset: str) -> dict[str, Position]:
-    """Return how far a stream has read topics; none of sources that are not ours."""
+def _source_positions(offset: str) -> dict[str, Position]:
+    """Return how far a stream has read its topics; empty for other sources."""
     try:
         parsed = json.loads(offset)
-        of_table = change_offsets.reached(parsed)
-        return of_table or stream_offsets.all_reached(parsed)
+        in_table = change_offsets.reached(parsed)
+        return in_table or stream_offsets.all_reached(parsed)
     except (ValueError, ConfigError):
         return {}

@@ -1,10 +1,11 @@
-"""How much a batch of a stream takes.
+"""Rate limit: which entries the next batch of a stream takes.
 
-A batch ends where a run ends, if it takes any whole, so that no run is read for two.
+A batch that takes a whole run ends at the end of a run, so that no run is read for two
+batches.
 
-What an index tells are entries and bytes. How many rows an entry has is looked up in
-the first of each extent that is about to be read, if a limit is one of rows; so that
-limit is kept as well as entries of an extent resemble each other.
+Indexes tell entries and bytes, not rows. For a limit in rows, the number of rows in an
+entry is sampled at the start of each extent that is about to be read. So that limit is
+as accurate as the entries of an extent are alike.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _LEAST_RUN_BYTES = 1024
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """What a batch takes at most, or one topic's part of it."""
+    """Limit of a batch, or of one topic's part of a batch."""
 
     rows: float = inf
     stored_bytes: float = inf
@@ -37,16 +38,18 @@ class Limit:
         return self.rows == self.stored_bytes == inf
 
     def part(self, share: float) -> Limit:
-        """Return a share of it, at least a row and a byte."""
-        return Limit(*(_share(of, share) for of in (self.rows, self.stored_bytes)))
+        """Return a share of the limit, at least one row and one byte."""
+        return Limit(
+            *(_share(value, share) for value in (self.rows, self.stored_bytes))
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How to find out what a batch takes.
+    """The functions that `admit` needs to apply a limit.
 
     Attributes:
-        rows: Tells how many rows an entry of an extent has.
+        rows: Returns the number of rows in an entry of an extent.
         runs: Cuts an extent into runs.
 
     """
@@ -61,9 +64,9 @@ def admit(
     limit: Limit,
     rules: Rules,
 ) -> dict[str, list[EntrySpan]]:
-    """Return what a batch takes of what topics have, at least an entry of each.
+    """Return the entries that a batch takes, at least one of each topic.
 
-    Each topic has the share of the limit that it has of what is unread.
+    The limit is divided among topics in proportion to their unread bytes.
     """
     if limit.is_none:
         return {topic: list(spans) for topic, spans in unread.items()}
@@ -106,7 +109,7 @@ def _admit(
 
 
 def _end(runs: Sequence[Run], first: int, count: int, *, at_least: bool) -> int:
-    """Return where to end that would take so many entries from one on."""
+    """Return the entry before which to end, to take about `count` from `first` on."""
     stop = first + count
     ends = [run.last + 1 for run in runs if first < run.last + 1 <= stop]
     if ends:
@@ -117,16 +120,16 @@ def _end(runs: Sequence[Run], first: int, count: int, *, at_least: bool) -> int:
 def _extents(
     span: EntrySpan, ledgers: Sequence[LedgerMap]
 ) -> Iterable[tuple[Ledger, Extent]]:
-    for of in ledgers:
-        for extent in of.extents:
-            if of.ledger.id == span.ledger and (
+    for ledger_map in ledgers:
+        for extent in ledger_map.extents:
+            if ledger_map.ledger.id == span.ledger and (
                 extent.first < span.stop and span.first <= extent.last
             ):
-                yield of.ledger, extent
+                yield ledger_map.ledger, extent
 
 
 def _size(spans: Iterable[EntrySpan], ledgers: Sequence[LedgerMap]) -> float:
-    """Return how many stored bytes entries have."""
+    """Return the number of stored bytes of entries."""
     return sum(
         extent.size_bytes
         * (min(extent.last + 1, span.stop) - max(extent.first, span.first))
@@ -136,8 +139,8 @@ def _size(spans: Iterable[EntrySpan], ledgers: Sequence[LedgerMap]) -> float:
     )
 
 
-def _most(left: float, each: float) -> float:
-    return left if left == inf else left // each
+def _most(available: float, each: float) -> float:
+    return available if available == inf else available // each
 
 
 def _share(limit: float, share: float) -> float:

@@ -1,4 +1,4 @@
-"""A stream that cannot be."""
+"""A stream reader that only raises an error."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ if TYPE_CHECKING:
 
 
 class RefusedStream(DataSourceStreamReader):
-    """Says why as soon as it is asked anything.
+    """Stream reader that raises the given ConfigError on every call.
 
-    If streamReader() itself raises, Spark reports an error of its own code instead.
+    If streamReader() itself raised it, Spark would report an error of its own code.
     """
 
     def __init__(self, error: ConfigError) -> None:
         self._error = error
 
     def initialOffset(self) -> NoReturn:
-        """Raise the error, where a query begins that has no checkpoint."""
+        """Raise the error for a query without a checkpoint."""
         raise self._error
 
     def latestOffset(self, *_: object) -> NoReturn:
-        """Raise the error, where one goes on. Spark 4.2 passes a start and a limit."""
+        """Raise the error for a query that resumes; Spark 4.2 passes two arguments."""
         raise self._error
 
     def partitions(self, start: object, end: object) -> NoReturn:
-        """Raise the error, where one reads a batch again."""
+        """Raise the error for a query that repeats a batch."""
         raise self._error
 
     def read(self, partition: object) -> NoReturn:
-        """Raise the error: there is nothing to read."""
+        """Raise the error."""
         raise self._error

@@ -1,4 +1,4 @@
-"""How many rows an entry has, as one of an extent tells."""
+"""Sampling of rows per entry, from the first run of an extent."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _BATCH_BYTES = 1 << 20
 
 
 class RowSamples:
-    """Looks into extents, into each once while not many others are asked for.
+    """Sampler with an LRU cache, so that it reads most extents only once.
 
-    Of a loss it says nothing: who reads the entry will.
+    It does not report a loss; the reader of the entry does.
     """
 
     def __init__(self, storage: Storage, most: int = 10_000) -> None:
@@ -32,16 +32,16 @@ class RowSamples:
         return f"RowSamples({len(self._known)} extents)"
 
     def rows(self, ledger: Ledger, extent: Extent) -> float:
-        """Return how many rows an entry has, at least one."""
+        """Return the number of rows in an entry, at least one."""
         known = self._known.get((ledger, extent))
         if known is None:
             try:
-                known = self._known[ledger, extent] = self._look(ledger, extent)
+                known = self._known[ledger, extent] = self._sample(ledger, extent)
             except SourceError:
                 return 1.0
         return known
 
-    def _look(self, ledger: Ledger, extent: Extent) -> float:
+    def _sample(self, ledger: Ledger, extent: Extent) -> float:
         connector = connectors.find(ledger.connector)
         runs = tuple(connector.runs(extent, _RUN_BYTES))[:1]
         end = extent.offset + extent.size_bytes

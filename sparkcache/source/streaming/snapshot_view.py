@@ -1,4 +1,4 @@
-"""What there is of a stream's topics, at one moment."""
+"""The stored ledgers of a stream's topics, at one moment."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SnapshotView:
-    """The topics by name.
+    """Snapshots of the topics of a stream.
 
     Attributes:
-        snapshots: What each has.
+        snapshots: The snapshot of each topic, by its name.
 
     """
 
@@ -37,10 +37,10 @@ class SnapshotView:
     def find(
         cls, scan: ScanOptions, storage: Storage, known: Collection[str]
     ) -> SnapshotView:
-        """Look at the storage; what is known may be trimmed altogether.
+        """List the storage; a known topic may have no ledgers left.
 
-        Raises ConfigError if there is nothing of a name of the scan, and nothing is
-        known of it; SourceError if what is stored is not what its index says.
+        Raises ConfigError if a name of the scan has no topic, stored or known;
+        SourceError if stored data differ from their index.
         """
         catalog = connectors.find(scan.connector).catalog(storage, scan.raw)
         names = dict.fromkeys([*_select(scan, catalog, known), *known])
@@ -48,28 +48,33 @@ class SnapshotView:
 
     @cached_property
     def spans(self) -> Mapping[str, list[EntrySpan]]:
-        """The entries of each topic."""
-        return {name: spans(of.ledgers) for name, of in self.snapshots.items()}
+        """The stored entries of each topic."""
+        return {
+            name: spans(snapshot.ledgers) for name, snapshot in self.snapshots.items()
+        }
 
     def has(self, start: Mapping[str, Marks], end: Mapping[str, Marks]) -> bool:
-        """Tell whether all is there that a batch reads, as far as ledgers tell."""
+        """Return whether the ledgers have all that a batch reads, up to its end."""
         return all(
-            any(of.ledger == span.ledger and span.stop <= of.stop for of in there)
+            any(
+                stored.ledger == span.ledger and span.stop <= stored.stop
+                for stored in topic_spans
+            )
             for topic, marks in end.items()
-            for there in [self.spans.get(topic, [])]
+            for topic_spans in [self.spans.get(topic, [])]
             for span in between(start.get(topic, {}), marks)
         )
 
 
 def _select(scan: ScanOptions, catalog: Catalog, known: Collection[str]) -> list[str]:
-    """Return the topics that there are; topics may come to match a pattern later."""
+    """Return the stored topics; others may match a pattern later."""
     try:
         return list(catalog.select(scan.selection))
     except NoSuchTopicError:
-        found: list[str] = []
+        topics: list[str] = []
         for name in scan.selection.names:
-            found += _named(scan, catalog, name, known)
-        return found
+            topics += _named(scan, catalog, name, known)
+        return topics
 
 
 def _named(

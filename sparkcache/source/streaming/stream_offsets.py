@@ -1,15 +1,16 @@
-"""How far a stream has come: of each topic, which entry of each ledger comes next.
+"""Offsets of a stream: for each topic, the next entry to read in each ledger.
 
 As JSON, in checkpoints and in the progress of a query:
 
     {"persistent://shop/eu/orders": {"3": 24, "5": "12 of 24", "9": "0 of 24"}}
 
-Ledger 3 was read to the end that it had, of ledger 5 entries 0 to 11, and 9 was seen.
-That their last one was 23 tells a loss should they be gone before that is read.
+Ledger 3 was read to its end at the time, of ledger 5 entries 0 to 11, and 9 was seen.
+Ledgers 5 and 9 had 24 entries: if these are trimmed before they are read, that is a
+loss.
 
-Ledgers before the first that is named are none of the stream's. All others are, in
-whatever order they are offloaded: one that comes late is read when it comes. Those that
-were read and trimmed are left out, but for the last of them.
+Ledgers before the first that is named do not belong to the stream. All others do, in
+whatever order they are offloaded: one that appears late is read when it appears.
+Ledgers that were read and then trimmed are left out, except the last of them.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LedgerMark:
-    """How much of a ledger was read.
+    """How far a stream has read a ledger.
 
     Attributes:
-        next: The entry that comes next.
-        stop: The entry after the last that it is known to have.
+        next: The next entry to read.
+        stop: The entry after the last known one.
 
     """
 
@@ -40,17 +41,17 @@ class LedgerMark:
     stop: int
 
     @classmethod
-    def parse(cls, written: int | str) -> LedgerMark:
-        """Read what `written` wrote; raises ValueError."""
-        if isinstance(written, int):
-            return cls(written, written)
-        following, separator, stop = written.partition(" of ")
+    def parse(cls, value: int | str) -> LedgerMark:
+        """Parse a value that `as_json` returned; raises ValueError."""
+        if isinstance(value, int):
+            return cls(value, value)
+        following, separator, stop = value.partition(" of ")
         if not separator:
-            raise ValueError(f"{written!r} is neither an entry nor 'entry of entries'")
+            raise ValueError(f"{value!r} is neither an entry nor 'entry of entries'")
         return cls(int(following), int(stop))
 
-    def written(self) -> int | str:
-        """Return it as it stands in JSON."""
+    def as_json(self) -> int | str:
+        """Return the mark as a value of JSON."""
         return f"{self.next} of {self.stop}" if self.next < self.stop else self.next
 
 
@@ -59,7 +60,7 @@ Marks: TypeAlias = dict[int, LedgerMark]  # by ledger
 
 @dataclass(frozen=True, slots=True)
 class EntrySpan:
-    """Entries of a ledger, `first` to before `stop`."""
+    """Entries of a ledger, from `first` up to, but not including, `stop`."""
 
     ledger: int
     first: int
@@ -67,46 +68,47 @@ class EntrySpan:
 
 
 def parse(offset: Mapping[str, Mapping[str, int | str]]) -> dict[str, Marks]:
-    """Read an offset; raises ConfigError."""
+    """Parse an offset; raises ConfigError."""
     try:
         return {
             topic: {
-                int(ledger): LedgerMark.parse(mark) for ledger, mark in of_topic.items()
+                int(ledger): LedgerMark.parse(mark) for ledger, mark in marks.items()
             }
-            for topic, of_topic in offset.items()
+            for topic, marks in offset.items()
         }
     except (ValueError, AttributeError) as error:
         raise ConfigError(
-            f"the checkpoint has the offset {offset!r}, which is none of this source: "
+            f"the checkpoint has the offset {offset!r}, which is not from this source: "
             "give another checkpointLocation"
         ) from error
 
 
-def written(offset: Mapping[str, Marks]) -> dict[str, dict[str, int | str]]:
-    """Return an offset as JSON has it, in one order whatever the order of events."""
+def as_json(offset: Mapping[str, Marks]) -> dict[str, dict[str, int | str]]:
+    """Return an offset in the form that Spark stores as JSON, sorted."""
     return {
-        topic: {str(ledger): mark.written() for ledger, mark in sorted(marks.items())}
+        topic: {str(ledger): mark.as_json() for ledger, mark in sorted(marks.items())}
         for topic, marks in sorted(offset.items())
     }
 
 
 def spans(ledgers: Iterable[LedgerMap]) -> list[EntrySpan]:
-    """Return the entries that there are: one span for each ledger, in order."""
-    found: dict[int, EntrySpan] = {}
-    for of in ledgers:
-        for extent in of.extents:
-            known = found.get(of.ledger.id)
+    """Return the stored entries: one span for each ledger, in order."""
+    by_ledger: dict[int, EntrySpan] = {}
+    for ledger_map in ledgers:
+        ledger = ledger_map.ledger.id
+        for extent in ledger_map.extents:
+            known = by_ledger.get(ledger)
             first = extent.first if known is None else min(known.first, extent.first)
             stop = extent.last + 1
             stop = stop if known is None else max(known.stop, stop)
-            found[of.ledger.id] = EntrySpan(of.ledger.id, first, stop)
-    return [found[ledger] for ledger in sorted(found)]
+            by_ledger[ledger] = EntrySpan(ledger, first, stop)
+    return [by_ledger[ledger] for ledger in sorted(by_ledger)]
 
 
-def beginning(start: Position | None, there: Sequence[EntrySpan]) -> Marks:
-    """Return where a stream begins that is to begin at a position, or the first."""
+def beginning(start: Position | None, stored: Sequence[EntrySpan]) -> Marks:
+    """Return the initial marks of a stream; None starts at the first entry."""
     begin = start or Position(0, 0)
-    for span in there:
+    for span in stored:
         if span.ledger == begin.ledger:
             entry = min(max(begin.entry, span.first), span.stop)
             return {begin.ledger: LedgerMark(entry, entry)}
@@ -114,135 +116,137 @@ def beginning(start: Position | None, there: Sequence[EntrySpan]) -> Marks:
 
 
 def all_reached(offset: Mapping[str, Mapping[str, int | str]]) -> dict[str, Position]:
-    """Return up to where each topic of an offset was read; raises ConfigError."""
+    """Return up to which position each topic was read; raises ConfigError."""
     parsed = parse(offset)
     return {topic: reached(marks) for topic, marks in parsed.items() if marks}
 
 
 def reached(marks: Marks) -> Position:
-    """Return up to where all was read of what was there when a batch was planned."""
+    """Return the position before which all entries known to the batch were read."""
     begun = [ledger for ledger, mark in marks.items() if mark.next < mark.stop]
     ledger = min(begun, default=max(marks))
     return Position(ledger, marks[ledger].next)
 
 
-def unread(marks: Marks, there: Sequence[EntrySpan]) -> list[EntrySpan]:
-    """Return what of the entries that there are comes next, in order."""
-    found = []
-    for span in there:
+def unread(marks: Marks, stored: Sequence[EntrySpan]) -> list[EntrySpan]:
+    """Return the stored entries that are not read yet, in order."""
+    unread_spans = []
+    for span in stored:
         if marks and span.ledger < min(marks):
             continue
         mark = marks.get(span.ledger)
         first = span.first if mark is None else max(span.first, mark.next)
         if first < span.stop:
-            found.append(EntrySpan(span.ledger, first, span.stop))
-    return found
+            unread_spans.append(EntrySpan(span.ledger, first, span.stop))
+    return unread_spans
 
 
 def between(start: Marks, end: Marks) -> list[EntrySpan]:
-    """Return what a batch reads."""
-    found = []
+    """Return the entries that a batch reads."""
+    batch_spans = []
     for ledger, mark in sorted(end.items()):
         known = start.get(ledger)
-        first = 0 if known is None or _is_renewed(known, mark.stop) else known.next
+        first = 0 if known is None or _is_recreated(known, mark.stop) else known.next
         if first < mark.next:
-            found.append(EntrySpan(ledger, first, mark.next))
-    return found
+            batch_spans.append(EntrySpan(ledger, first, mark.next))
+    return batch_spans
 
 
 def joined(
-    read: Iterable[EntrySpan], there: Sequence[EntrySpan]
+    read: Iterable[EntrySpan], stored: Sequence[EntrySpan]
 ) -> list[tuple[Position, Position]]:
-    """Return from where to where a batch reads, in ranges between which it does not."""
-    order = {span.ledger: index for index, span in enumerate(there)}
+    """Return the disjoint ranges of positions that a batch reads."""
+    order = {span.ledger: index for index, span in enumerate(stored)}
     ranges: list[tuple[Position, Position]] = []
-    reached = -1  # the ledger that the last range has read to its end
+    finished = -1  # index of the ledger that the last range reads to its end
     for span in read:
         if span.ledger not in order:
             continue
-        at = order[span.ledger]
-        if span.stop <= there[at].first:  # it was seen, and nothing of it is read
+        index = order[span.ledger]
+        if span.stop <= stored[index].first:  # the ledger is only seen, not read
             continue
         end = Position(span.ledger, span.stop)
-        if ranges and reached == at - 1 and span.first <= there[at].first:
+        if ranges and finished == index - 1 and span.first <= stored[index].first:
             ranges[-1] = (ranges[-1][0], end)
         else:
             ranges.append((Position(span.ledger, span.first), end))
-        reached = at if span.stop >= there[at].stop else -1
+        finished = index if span.stop >= stored[index].stop else -1
     return ranges
 
 
-def to_come(
-    marks: Marks, there: Sequence[EntrySpan]
+def still_to_read(
+    marks: Marks, stored: Sequence[EntrySpan]
 ) -> list[tuple[Position, Position | None]]:
-    """Return the ranges that a stream has still to read, the last one without end."""
-    ranges = joined(unread(renewed(marks, there), there), there)
-    if ranges and ranges[-1][1].ledger == there[-1].ledger:
+    """Return the ranges that a stream has still to read; the last has no end."""
+    ranges = joined(unread(reset_recreated(marks, stored), stored), stored)
+    if ranges and ranges[-1][1].ledger == stored[-1].ledger:
         return [*ranges[:-1], (ranges[-1][0], None)]
-    behind = Position(there[-1].ledger, there[-1].stop) if there else Position(0, 0)
-    return [*ranges, (behind, None)]
+    end = Position(stored[-1].ledger, stored[-1].stop) if stored else Position(0, 0)
+    return [*ranges, (end, None)]
 
 
-def renewed(marks: Marks, there: Iterable[EntrySpan]) -> Marks:
-    """Return marks that begin anew in ledgers that did.
+def reset_recreated(marks: Marks, stored: Iterable[EntrySpan]) -> Marks:
+    """Return the marks, reset to the beginning for ledgers that were recreated.
 
-    Where a topic is deleted and made again, ledgers of a connector that numbers them by
-    their place have their old names, and fewer entries than were read.
+    Some connectors number ledgers by their position in the topic. If such a topic is
+    deleted and recreated, its ledgers have their old ids, and fewer entries than were
+    read.
     """
-    anew = {
+    reset = {
         span.ledger: LedgerMark(0, 0)
-        for span in there
-        if span.ledger in marks and _is_renewed(marks[span.ledger], span.stop)
+        for span in stored
+        if span.ledger in marks and _is_recreated(marks[span.ledger], span.stop)
     }
-    return marks | anew
+    return marks | reset
 
 
-def lost(marks: Marks, there: Sequence[EntrySpan], uri: str) -> list[Loss]:
-    """Return what should come next and is gone, or was there and is no more."""
-    present = {span.ledger: span for span in there}
-    found = []
+def lost(marks: Marks, stored: Sequence[EntrySpan], uri: str) -> list[Loss]:
+    """Return unread entries that are gone, and ledgers that were recreated."""
+    by_ledger = {span.ledger: span for span in stored}
+    losses = []
     for ledger, mark in sorted(marks.items()):
-        span = present.get(ledger)
+        span = by_ledger.get(ledger)
         last = (mark.stop if span is None else span.first) - 1
         if mark.next <= last:
-            found.append(_loss(uri, ledger, mark.next, last))
-        elif span is not None and _is_renewed(mark, span.stop):
-            found.append(_made_anew(uri, span, mark.next - 1))
-    return found
+            losses.append(_loss(uri, ledger, mark.next, last))
+        elif span is not None and _is_recreated(mark, span.stop):
+            losses.append(_recreated(uri, span, mark.next - 1))
+    return losses
 
 
 def lost_between(
-    start: Marks, end: Marks, there: Sequence[EntrySpan], uri: str
+    start: Marks, end: Marks, stored: Sequence[EntrySpan], uri: str
 ) -> list[Loss]:
-    """Return what a batch should read and is gone."""
-    present = {span.ledger: span for span in there}
-    found = []
+    """Return entries of a batch that are gone."""
+    by_ledger = {span.ledger: span for span in stored}
+    losses = []
     for span in between(start, end):
-        has = present.get(span.ledger, EntrySpan(span.ledger, span.stop, span.stop))
+        none = EntrySpan(span.ledger, span.stop, span.stop)
+        stored_span = by_ledger.get(span.ledger, none)
         is_known = span.ledger in start and start[span.ledger].next <= span.first
-        begins_known = is_known or span.ledger not in present
-        if span.first < has.first and begins_known:
-            found.append(_loss(uri, span.ledger, span.first, has.first - 1))
-        if has.stop < span.stop:
-            begin = max(span.first, has.stop)
-            found.append(_loss(uri, span.ledger, begin, span.stop - 1))
-    return found
+        begins_known = is_known or span.ledger not in by_ledger
+        if span.first < stored_span.first and begins_known:
+            losses.append(_loss(uri, span.ledger, span.first, stored_span.first - 1))
+        if stored_span.stop < span.stop:
+            begin = max(span.first, stored_span.stop)
+            losses.append(_loss(uri, span.ledger, begin, span.stop - 1))
+    return losses
 
 
 def advanced(
-    marks: Marks, there: Sequence[EntrySpan], read: Iterable[EntrySpan]
+    marks: Marks, stored: Sequence[EntrySpan], read: Iterable[EntrySpan]
 ) -> Marks:
-    """Return where a stream is once it has read that."""
+    """Return the marks after a batch has read `read`."""
     after = {
         ledger: mark if mark.next >= mark.stop else LedgerMark(mark.stop, mark.stop)
         for ledger, mark in marks.items()
     }
-    for span in there:
+    for span in stored:
         if not marks or span.ledger >= min(marks):
             known = marks.get(span.ledger)
             following = span.first if known is None else max(known.next, span.first)
             after[span.ledger] = LedgerMark(following, max(following, span.stop))
-    stops = {span.ledger: span.stop for span in there}
+    stops = {span.ledger: span.stop for span in stored}
     for span in read:
         after[span.ledger] = LedgerMark(span.stop, max(span.stop, stops[span.ledger]))
     oldest = min(stops, default=max(after, default=0))
@@ -252,14 +256,14 @@ def advanced(
     return after
 
 
-def _is_renewed(mark: LedgerMark, stop: int) -> bool:
-    """Tell whether a ledger has fewer entries than were read of it."""
+def _is_recreated(mark: LedgerMark, stop: int) -> bool:
+    """Return whether a ledger has fewer entries than were read of it."""
     return stop < mark.next
 
 
-def _made_anew(uri: str, span: EntrySpan, last: int) -> Loss:
+def _recreated(uri: str, span: EntrySpan, last: int) -> Loss:
     expected = "entries that a stream has read"
-    found = "a ledger that ends before them: the topic was made anew, and is read anew"
+    found = "a ledger that ends before them: the topic was recreated, and is read again"
     return Loss(uri, 0, span.ledger, span.stop, last, expected, found)
 
 

@@ -1,4 +1,4 @@
-"""What a stream has still to read, as its tasks tell it to the nodes."""
+"""Plan of what a stream has still to read, which its tasks report to the nodes."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from sparkcache.demand import Consumer
 
 
-_STEP = 2  # leaves room for a node that is told that the batch is done
+_STEP = 2  # the number between two is for a node informed that the batch is done
 
 
 @dataclass
 class StreamPlan:
-    """Of one stream, batch after batch.
+    """Plans of one stream, batch after batch.
 
-    Where a query joins a stream with itself, it cuts each batch as often as it scans
-    it. How often that is shows while the first batch is planned: before any of it is
-    read, but after tasks of the first scan were told of one.
+    A query that joins a stream with itself cuts each batch once for each of its scans.
+    Their number shows while the first batch is planned: before any of it is read, but
+    after tasks of the first scan were given a plan for one scan.
     """
 
     _id: str = field(default_factory=lambda: uuid.uuid4().hex)
@@ -33,7 +33,7 @@ class StreamPlan:
     _scans: int = 1
 
     def next(self, batch: object, consumers: Sequence[Consumer]) -> Plan:
-        """Return it for a scan of a batch, from which on these are to be read."""
+        """Return the plan for one scan of a batch, with what is unread from it on."""
         is_new = batch != self._batch
         self._batch = batch
         self._cut = 1 if is_new else self._cut + 1

@@ -1,8 +1,8 @@
-"""`spark.readStream.format("sparkcache")`: a topic as a stream of batches.
+"""`spark.readStream.format("sparkcache")`: topics as a stream of batches.
 
-Each batch reads what a scan from its start offset to its end offset would, and no batch
-depends on anything but its offsets: one that is read again after a restart has the same
-rows. See `stream_offsets` for what offsets are.
+A batch reads what a scan from its start offset to its end offset would. It depends on
+nothing but its offsets, so it has the same rows when it is repeated after a restart.
+See `stream_offsets` for the offsets.
 """
 
 from __future__ import annotations
@@ -42,111 +42,114 @@ _log = logging.getLogger(__name__)
 
 @dataclass
 class StreamReader(BatchReader):
-    """Plans batches of topics that grow by ledgers, in one process of the driver."""
+    """Planner of the batches of topics that grow by ledgers, in the driver."""
 
     _initial: Offset | None = None
     _is_first: bool = False
-    _found: SnapshotView | None = None
+    _listed: SnapshotView | None = None
     _target: SnapshotView | None = None
     _is_bounded: bool = False
     _is_idle: bool = False
-    _told: set[Loss | str] = field(default_factory=set)
+    _reported: set[Loss | str] = field(default_factory=set)
     _plan: StreamPlan = field(default_factory=StreamPlan)
 
     def initialOffset(self) -> Offset:
-        """Return where a query begins that has no checkpoint."""
-        there = (self._target or self._find()).spans  # none beyond what is read now
-        if not there:
+        """Return the start of a query that has no checkpoint."""
+        spans = (self._target or self._list()).spans  # within the query's target
+        if not spans:
             _log.warning("%s: nothing is there yet", self.scan.selection)
-        self.scan.check_offsets(list(there))
+        self.scan.check_offsets(list(spans))
         if self.scan.starts_latest:
-            self._initial, self._is_first = self._behind(there), True
+            self._initial, self._is_first = self._end(spans), True
             return self._initial
-        return stream_offsets.written(
+        return stream_offsets.as_json(
             {
                 topic: stream_offsets.beginning(
-                    self.scan.consumer(topic).start, there[topic]
+                    self.scan.consumer(topic).start, spans[topic]
                 )
-                for topic in there
+                for topic in spans
             }
         )
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Read what is there now, and nothing that comes later."""
+        """Limit the query to what is stored now."""
         self._is_bounded = True
         try:
-            self._target = self._find()
-        except NoSuchTopicError:  # which may be known, and trimmed since
+            self._target = self._list()
+        except NoSuchTopicError:  # a known topic may be trimmed entirely
             self._target = None
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
-        """Return where the next batch ends; where it starts if there is nothing new.
+        """Return the end of the next batch; its start if there is nothing new.
 
-        A first batch from behind all there is reads nothing. So it does when it is read
-        again, which Spark has begin behind what came meanwhile.
+        A first batch that starts at `latest` reads nothing. If it is repeated, Spark
+        asks for the initial offset again, by then after later entries, and the batch
+        still reads nothing.
         """
         is_first = self._is_first and start == self._initial
         self._initial, self._is_first = None, False
         if is_first:
             return start
         begin = stream_offsets.parse(start)
-        known = self._of_scan(begin)
-        found = self._target or self._find(known)
+        known = self._scanned(begin)
+        view = self._target or self._list(known)
         if self._is_bounded:
-            self._target = found
+            self._target = view
         marks, unread = {}, {}
-        for topic in dict.fromkeys([*known, *found.spans]):
-            there = found.spans.get(topic, [])
-            of_topic = known.get(topic) or stream_offsets.beginning(None, there)
-            lost = stream_offsets.lost(of_topic, there, self.scan.root)
+        for topic in dict.fromkeys([*known, *view.spans]):
+            stored = view.spans.get(topic, [])
+            topic_marks = known.get(topic) or stream_offsets.beginning(None, stored)
+            lost = stream_offsets.lost(topic_marks, stored, self.scan.root)
             self._report(topic, lost)
-            marks[topic] = stream_offsets.renewed(of_topic, there)
-            if spans := stream_offsets.unread(marks[topic], there):
+            marks[topic] = stream_offsets.reset_recreated(topic_marks, stored)
+            if spans := stream_offsets.unread(marks[topic], stored):
                 unread[topic] = spans
         self._is_idle = not unread
         if not unread:
             return start
-        ledgers = {topic: of.ledgers for topic, of in found.snapshots.items()}
+        ledgers = {
+            topic: snapshot.ledgers for topic, snapshot in view.snapshots.items()
+        }
         admitted = admit(unread, ledgers, self._limit(limit), self._rules)
         end = {
-            topic: stream_offsets.advanced(marks[topic], found.spans[topic], spans)
+            topic: stream_offsets.advanced(marks[topic], view.spans[topic], spans)
             for topic, spans in admitted.items()
         }
-        return stream_offsets.written({**begin, **end})
+        return stream_offsets.as_json({**begin, **end})
 
     def reportLatestOffset(self) -> Offset | None:
-        """Return how far a query could be that had read everything."""
-        if self._found is None:
+        """Return the offset that a query would have after reading everything."""
+        if self._listed is None:
             return None
-        return self._behind(self._found.spans)
+        return self._end(self._listed.spans)
 
     def partitions(self, start: Offset, end: Offset) -> list[StreamPartition]:
-        """Cut a batch; the versions of its objects are pinned."""
+        """Cut a batch into partitions; the versions of its objects are pinned."""
         self._is_first = False
         if start == self._initial:
             return []
-        begin = self._of_scan(stream_offsets.parse(start))
-        stop = self._of_scan(stream_offsets.parse(end))
-        found = self._target or self._found
-        if found is None or not found.has(begin, stop):
-            found = self._find(stop)
+        begin = self._scanned(stream_offsets.parse(start))
+        stop = self._scanned(stream_offsets.parse(end))
+        view = self._target or self._listed
+        if view is None or not view.has(begin, stop):
+            view = self._list(stop)
         connector = connectors.find(self.scan.connector)
-        of_batch, maps = [], {}
+        snapshots, indexes = [], {}
         for topic, marks in stop.items():
-            there, before = found.spans.get(topic, []), begin.get(topic, {})
-            lost = stream_offsets.lost_between(before, marks, there, self.scan.root)
+            stored, before = view.spans.get(topic, []), begin.get(topic, {})
+            lost = stream_offsets.lost_between(before, marks, stored, self.scan.root)
             self._report(topic, lost)
             spans = stream_offsets.between(before, marks)
-            if ranges := stream_offsets.joined(spans, there):
+            if ranges := stream_offsets.joined(spans, stored):
                 name = placed(topic, self.scan.root)
-                snapshot = found.snapshots[topic]
-                maps[name] = ExtentIndex.told(connector, snapshot.ledgers)
-                of_batch += [(Consumer(name, *ends), snapshot) for ends in ranges]
-        stream = self._plan.next((start, end), self._to_come(begin, found))
-        told = packed(stream)
+                snapshot = view.snapshots[topic]
+                indexes[name] = ExtentIndex.for_tasks(connector, snapshot.ledgers)
+                snapshots += [(Consumer(name, *bounds), snapshot) for bounds in ranges]
+        stream = self._plan.next((start, end), self._still_to_read(begin, view))
+        packed_plan = packed(stream)
         return [
-            StreamPartition(part, maps[part.consumer.topic], told)
-            for part in cut(self.scan, self.config, self._storage, of_batch)
+            StreamPartition(part, indexes[part.consumer.topic], packed_plan)
+            for part in cut(self.scan, self.config, self._storage, snapshots)
         ]
 
     @cached_property
@@ -157,55 +160,56 @@ class StreamReader(BatchReader):
             lambda extent: connector.runs(extent, self.config.run_bytes),
         )
 
-    def _to_come(
-        self, begin: Mapping[str, Marks], found: SnapshotView
+    def _still_to_read(
+        self, begin: Mapping[str, Marks], view: SnapshotView
     ) -> list[Consumer]:
-        """Return what is to be read from somewhere on, whatever there is by then."""
+        """Return consumers for all unread entries, future ones included."""
         return [
-            Consumer(placed(topic, self.scan.root), *ends)
-            for topic, there in found.spans.items()
-            for ends in stream_offsets.to_come(
-                begin.get(topic) or stream_offsets.beginning(None, there), there
+            Consumer(placed(topic, self.scan.root), *bounds)
+            for topic, stored in view.spans.items()
+            for bounds in stream_offsets.still_to_read(
+                begin.get(topic) or stream_offsets.beginning(None, stored), stored
             )
         ]
 
-    def _of_scan(self, offset: dict[str, Marks]) -> dict[str, Marks]:
-        """Return an offset without topics that are none of the scan's any more."""
-        others = [topic for topic in offset if not self.scan.means(topic)]
+    def _scanned(self, offset: dict[str, Marks]) -> dict[str, Marks]:
+        """Return an offset without topics that the options no longer mean."""
+        others = [topic for topic in offset if not self.scan.includes(topic)]
         if others:
-            told = (
+            problem = (
                 f"the checkpoint has offsets of {', '.join(others)}, and option "
                 f"{self.scan.selection} means other topics"
             )
             if self.scan.fail_on_data_loss:
                 raise ConfigError(
-                    f"{told}: give another checkpointLocation, or options that mean "
-                    "all of them, or failOnDataLoss=false, which leaves these out"
+                    f"{problem}: give another checkpointLocation, options that mean "
+                    "all of these topics, or failOnDataLoss=false, which leaves them "
+                    "out"
                 )
-            if told not in self._told:
-                _log.warning("%s: these are left out", told)
-                self._told.add(told)
-        return {topic: of for topic, of in offset.items() if topic not in others}
+            if problem not in self._reported:
+                _log.warning("%s: these are left out", problem)
+                self._reported.add(problem)
+        return {topic: marks for topic, marks in offset.items() if topic not in others}
 
-    def _find(self, known: dict[str, Marks] | None = None) -> SnapshotView:
-        """List what there is; not without a pause if there was nothing new."""
+    def _list(self, known: dict[str, Marks] | None = None) -> SnapshotView:
+        """List the storage; pause first if the last listing had nothing new."""
         if self._is_idle:
             Event().wait(self.scan.poll_interval_s)
-        self._found = SnapshotView.find(self.scan, self._storage, list(known or ()))
-        return self._found
+        self._listed = SnapshotView.find(self.scan, self._storage, list(known or ()))
+        return self._listed
 
-    def _behind(self, spans: Mapping[str, list[EntrySpan]]) -> Offset:
-        """Return the offset behind all that is there."""
-        return stream_offsets.written(
+    def _end(self, spans: Mapping[str, list[EntrySpan]]) -> Offset:
+        """Return the offset after all entries."""
+        return stream_offsets.as_json(
             {
-                topic: stream_offsets.advanced({}, there, there)
-                for topic, there in spans.items()
+                topic: stream_offsets.advanced({}, stored, stored)
+                for topic, stored in spans.items()
             }
         )
 
     def _report(self, topic: str, losses: list[Loss]) -> None:
-        """Raise SourceError for a loss, or log each once."""
-        new = [loss for loss in losses if loss not in self._told]
+        """Raise SourceError for a loss, or log each loss once."""
+        new = [loss for loss in losses if loss not in self._reported]
         everything = Consumer(placed(topic, self.scan.root))
         settings.report(new, everything, fail=self.scan.fail_on_data_loss)
-        self._told.update(new)
+        self._reported.update(new)

@@ -11,10 +11,9 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * What the nodes have reported: the last word of each, and how the sums grew.
+ * The last report of each node, and the totals over time.
  *
- * <p>A node that was started again counts from 0, so the reports of the one before stay beside
- * its own.
+ * <p>A restarted node counts from 0, so the last report of its predecessor is kept beside its own.
  */
 final class Reports {
   interface Each {
@@ -22,8 +21,8 @@ final class Reports {
   }
 
   private static final ObjectMapper JSON = new ObjectMapper();
-  private static final int MOST_POINTS = 400;
-  private static final int MOST_GONE = 50;
+  private static final int MAX_POINTS = 400;
+  private static final int MAX_GONE = 50;
   private static final String[] PLOTTED = {
     "cache.gets", "cache.gets.hit", "cache.held.bytes", "storage.gets.saved", "storage.saved.bytes"
   };
@@ -38,10 +37,11 @@ final class Reports {
 
   private final Map<String, Report> reports = new LinkedHashMap<>();
   private final List<double[]> points = new ArrayList<>();
-  private long everyMs = 500;
+  private long intervalMs = 500;
   private boolean isOver;
 
-  static boolean adds(String name) {
+  /** Returns whether the values of a metric can be added up. */
+  static boolean isAdditive(String name) {
     return !name.matches(".*\\.(mean|p50|p99|ratio)");
   }
 
@@ -64,19 +64,19 @@ final class Reports {
     return status;
   }
 
-  /** An executor, or its node, is gone: it holds nothing, and what it counted stays. */
+  /** Marks an executor or its node as gone: it holds nothing, but its counts stay. */
   synchronized void remove(String executor) {
     for (Report report : reports.values()) {
       report.isGone |= report.executor.equals(executor);
     }
   }
 
-  /** The application has ended: what is held is what was held then. */
+  /** Marks the application as ended: the memory held is shown as of then. */
   synchronized void end() {
     isOver = true;
   }
 
-  /** Calls for the last word of an executor that is not gone; of all if it is null. */
+  /** Passes on the last report of an active executor; of all active ones if it is null. */
   synchronized void forEach(String executor, Each each) {
     for (Report report : reports.values()) {
       if (!report.isGone && (executor == null || report.executor.equals(executor))) {
@@ -85,7 +85,7 @@ final class Reports {
     }
   }
 
-  /** How many executors have a node now. */
+  /** Returns the number of executors that have a node now. */
   synchronized int executors() {
     int count = 0;
     for (Report report : reports.values()) {
@@ -94,16 +94,18 @@ final class Reports {
     return count;
   }
 
-  synchronized double of(String executor, String name) {
+  /** Returns a metric of an executor: the sum over its nodes, or the value of the last one. */
+  synchronized double ofExecutor(String executor, String name) {
     double sum = 0;
     for (Report report : reports.values()) {
       if (report.executor.equals(executor)) {
-        sum = adds(name) ? sum + value(report, name) : value(report, name);
+        sum = isAdditive(name) ? sum + value(report, name) : value(report, name);
       }
     }
     return sum;
   }
 
+  /** Returns the sum of a metric over all nodes. */
   synchronized double total(String name) {
     double sum = 0;
     for (Report report : reports.values()) {
@@ -142,7 +144,7 @@ final class Reports {
     return report.isGone && isHeld ? 0 : report.status.path("metrics").path(name).asDouble();
   }
 
-  /** Of very many that are gone, the first are summed up as one. */
+  /** Merges the oldest reports of nodes that are gone into one, if there are too many. */
   private void fold() {
     List<String> gone = new ArrayList<>();
     reports.forEach(
@@ -151,7 +153,7 @@ final class Reports {
             gone.add(key);
           }
         });
-    for (String key : gone.subList(0, Math.max(0, gone.size() - MOST_GONE))) {
+    for (String key : gone.subList(0, Math.max(0, gone.size() - MAX_GONE))) {
       Report first = reports.remove(key);
       Report all = reports.get("");
       ObjectNode metrics = JSON.createObjectNode();
@@ -176,7 +178,7 @@ final class Reports {
     }
   }
 
-  /** Adds a point; of many, every second one is dropped. */
+  /** Adds a point to the plots; drops every second point if there are too many. */
   private void plot(long timeMs) {
     double[] point = new double[PLOTTED.length + 1];
     point[0] = timeMs;
@@ -184,16 +186,16 @@ final class Reports {
       point[i + 1] = total(PLOTTED[i]);
     }
     int last = points.size() - 1;
-    if (last > 0 && timeMs - points.get(last - 1)[0] < everyMs) {
+    if (last > 0 && timeMs - points.get(last - 1)[0] < intervalMs) {
       points.set(last, point);
     } else {
       points.add(point);
     }
-    if (points.size() > MOST_POINTS) {
+    if (points.size() > MAX_POINTS) {
       for (int i = points.size() - 2; i > 0; i -= 2) {
         points.remove(i);
       }
-      everyMs *= 2;
+      intervalMs *= 2;
     }
   }
 }

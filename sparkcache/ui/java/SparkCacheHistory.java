@@ -16,11 +16,11 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 import scala.jdk.javaapi.CollectionConverters;
 
-/** The tab in the History Server: what was reported is in the event log. */
+/** The tab in the History Server, from the reports in the event log. */
 public final class SparkCacheHistory implements AppHistoryServerPlugin {
   private static final Logger LOG = LoggerFactory.getLogger(SparkCacheHistory.class);
 
-  /** A report, in the event log. Spark reads back those of its own packages alone. */
+  /** A report in the event log. Spark reads back only events of its own packages. */
   public static final class Event implements SparkListenerEvent {
     public final String executor;
     public final String status;
@@ -37,7 +37,7 @@ public final class SparkCacheHistory implements AppHistoryServerPlugin {
     }
   }
 
-  /** A report, in the History Server's store. */
+  /** A report in the History Server's store. */
   public static final class Stored {
     @KVIndex public String order;
     public String executor;
@@ -64,7 +64,7 @@ public final class SparkCacheHistory implements AppHistoryServerPlugin {
         try {
           store.write(stored);
         } catch (Exception error) {
-          LOG.warn("SparkCache: a report is not kept: {}", error.toString());
+          LOG.warn("SparkCache: a report was not stored: {}", error.toString());
         }
       }
     }
@@ -81,10 +81,10 @@ public final class SparkCacheHistory implements AppHistoryServerPlugin {
     try {
       Reports reports = new Reports();
       boolean isEmpty = true;
-      try (KVStoreIterator<Stored> found =
+      try (KVStoreIterator<Stored> events =
           ui.store().store().view(Stored.class).closeableIterator()) {
-        while (found.hasNext()) {
-          Stored stored = found.next();
+        while (events.hasNext()) {
+          Stored stored = events.next();
           reports.put(stored.executor, stored.status, stored.timeMs);
           isEmpty = false;
         }
@@ -94,7 +94,7 @@ public final class SparkCacheHistory implements AppHistoryServerPlugin {
         ui.attachTab(new SparkCacheTab(ui, reports::json));
       }
     } catch (Throwable error) {
-      LOG.warn("SparkCache is not shown in the history: {}", error.toString());
+      LOG.warn("SparkCache is not shown in the History Server: {}", error.toString());
     }
   }
 

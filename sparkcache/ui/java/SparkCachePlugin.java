@@ -32,11 +32,11 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Brings what the nodes of all executors tell to the driver: into its UI, into Spark's metrics
- * system, and into the event log.
+ * Sends the status of all nodes to the driver: to its UI, to Spark's metrics system, and to the
+ * event log.
  *
- * <p>Whatever goes wrong here is logged, once, and harms nobody: an executor whose plugin fails to
- * begin would be ended by Spark and started again for ever.
+ * <p>Every error here is logged once and ignored: if a plugin fails to start, Spark ends the
+ * executor and starts it again, for ever.
  */
 public final class SparkCachePlugin implements SparkPlugin {
   private static final Logger LOG = LoggerFactory.getLogger(SparkCachePlugin.class);
@@ -76,7 +76,7 @@ public final class SparkCachePlugin implements SparkPlugin {
     @Override
     public void registerMetrics(String appId, PluginContext pluginContext) {
       registry = pluginContext.metricRegistry();
-      // Spark forgets a plugin that has no metrics by now; the others come with the reports.
+      // Spark drops a plugin that has no metrics by now; the others come with the reports.
       gauge("executors", reports::executors);
     }
 
@@ -87,14 +87,14 @@ public final class SparkCachePlugin implements SparkPlugin {
         long nowMs = System.currentTimeMillis();
         JsonNode status = reports.put(report[0], report[1], nowMs);
         publish(report[0], status.path("metrics"));
-        // Ever more rarely, so that the log of a long application stays short.
+        // At growing intervals, so that the event log of a long application stays short.
         if (nowMs >= nextEventMs.getOrDefault(report[0], 0.0)) {
           nextEventMs.put(report[0], nowMs + 0.2 * (nowMs - context.startTime()));
           log(report[0], report[1], nowMs);
         }
       } catch (Throwable error) {
         if (hasFailed.compareAndSet(false, true)) {
-          LOG.warn("SparkCache: a report was not understood: {}", error.toString());
+          LOG.warn("SparkCache: a report could not be read: {}", error.toString());
         }
       }
       return null;
@@ -105,11 +105,11 @@ public final class SparkCachePlugin implements SparkPlugin {
       try {
         reports.forEach(null, this::log);
       } catch (Throwable error) {
-        LOG.warn("SparkCache: the last reports are not in the log: {}", error.toString());
+        LOG.warn("SparkCache: the last reports are not in the event log: {}", error.toString());
       }
     }
 
-    /** An executor is gone: its last word is logged, and it is published no more. */
+    /** Logs the last report of an executor that is gone, and stops publishing its metrics. */
     void removed(String executor) {
       try {
         reports.forEach(executor, this::log);
@@ -135,8 +135,8 @@ public final class SparkCachePlugin implements SparkPlugin {
           .fieldNames()
           .forEachRemaining(
               name -> {
-                gauge(prefix(executor) + name, () -> reports.of(executor, name));
-                if (Reports.adds(name)) {
+                gauge(prefix(executor) + name, () -> reports.ofExecutor(executor, name));
+                if (Reports.isAdditive(name)) {
                   gauge("total." + name, () -> reports.total(name));
                 }
               });
@@ -196,7 +196,7 @@ public final class SparkCachePlugin implements SparkPlugin {
           clock.schedule(this::report, AFTER_TASK_MS, TimeUnit.MILLISECONDS);
         }
       } catch (Throwable error) {
-        isDue.set(false); // it is about to end
+        isDue.set(false); // the executor is about to end
       }
     }
 
@@ -219,7 +219,7 @@ public final class SparkCachePlugin implements SparkPlugin {
             SparkEnv.get().blockManager().diskBlockManager().localDirs()[0].toPath();
         Path socket = directory.resolve("sparkcache").resolve("socket");
         if (!Files.exists(socket)) {
-          return; // nothing was read here yet
+          return; // this executor has no node yet
         }
         String status = NodeSocket.status(socket);
         if (!status.equals(last)) {
@@ -234,23 +234,23 @@ public final class SparkCachePlugin implements SparkPlugin {
     }
   }
 
-  /** Asks the executor's node, which speaks frames of msgpack: see sparkcache/node/channel.py. */
+  /** Requests the node's status, in frames of msgpack: see sparkcache/node/channel.py. */
   private static final class NodeSocket {
-    private static final int LONGEST_PATH = 107;
-    private static final byte[] QUESTION = frame("GetStatus");
-    private static final byte[] ANSWER = array("StatusReply");
+    private static final int MAX_PATH_BYTES = 107;
+    private static final byte[] REQUEST = frame("GetStatus");
+    private static final byte[] REPLY = array("StatusReply");
 
     static String status(Path socket) throws IOException {
       Path link = null;
       try {
-        Path near = socket;
-        if (socket.toString().getBytes(StandardCharsets.UTF_8).length > LONGEST_PATH) {
+        Path shortPath = socket;
+        if (socket.toString().getBytes(StandardCharsets.UTF_8).length > MAX_PATH_BYTES) {
           link = Files.createTempDirectory("sc");
-          near = link.resolve("d");
-          Files.createSymbolicLink(near, socket.getParent());
-          near = near.resolve(socket.getFileName());
+          shortPath = link.resolve("d");
+          Files.createSymbolicLink(shortPath, socket.getParent());
+          shortPath = shortPath.resolve(socket.getFileName());
         }
-        return ask(near);
+        return request(shortPath);
       } finally {
         if (link != null) {
           Files.deleteIfExists(link.resolve("d"));
@@ -259,15 +259,15 @@ public final class SparkCachePlugin implements SparkPlugin {
       }
     }
 
-    private static String ask(Path socket) throws IOException {
+    private static String request(Path socket) throws IOException {
       try (SocketChannel channel = SocketChannel.open(StandardProtocolFamily.UNIX)) {
         channel.connect(UnixDomainSocketAddress.of(socket));
-        channel.write(ByteBuffer.wrap(QUESTION));
+        channel.write(ByteBuffer.wrap(REQUEST));
         int size = read(channel, 5).order(ByteOrder.LITTLE_ENDIAN).getInt();
         ByteBuffer frame = read(channel, size);
-        for (byte expected : ANSWER) {
+        for (byte expected : REPLY) {
           if (frame.get() != expected) {
-            throw new IOException("another answer than the status");
+            throw new IOException("the reply is not a StatusReply");
           }
         }
         int length =
@@ -275,7 +275,7 @@ public final class SparkCachePlugin implements SparkPlugin {
               case 0xc4 -> frame.get() & 0xff;
               case 0xc5 -> frame.getShort() & 0xffff;
               case 0xc6 -> frame.getInt();
-              default -> throw new IOException("no bytes in the answer");
+              default -> throw new IOException("the reply has no bytes field");
             };
         byte[] json = new byte[length];
         frame.get(json);
@@ -287,7 +287,7 @@ public final class SparkCachePlugin implements SparkPlugin {
       ByteBuffer buffer = ByteBuffer.allocate(size);
       while (buffer.hasRemaining()) {
         if (channel.read(buffer) < 0) {
-          throw new EOFException("the node hung up");
+          throw new EOFException("the node closed the connection");
         }
       }
       return buffer.flip();
@@ -295,7 +295,7 @@ public final class SparkCachePlugin implements SparkPlugin {
 
     private static byte[] frame(String tag) {
       byte[] message = array(tag);
-      message[0] = (byte) 0x91; // it has no fields
+      message[0] = (byte) 0x91; // an array of one: the tag alone
       return ByteBuffer.allocate(5 + message.length)
           .order(ByteOrder.LITTLE_ENDIAN)
           .putInt(message.length)
@@ -304,7 +304,7 @@ public final class SparkCachePlugin implements SparkPlugin {
           .array();
     }
 
-    /** The beginning of an array of two: the tag, and one field. */
+    /** Returns the start of an array of two: the tag, and one field to follow. */
     private static byte[] array(String tag) {
       byte[] text = tag.getBytes(StandardCharsets.UTF_8);
       return ByteBuffer.allocate(2 + text.length)

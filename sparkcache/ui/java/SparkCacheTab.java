@@ -6,10 +6,10 @@ import java.nio.charset.StandardCharsets;
 import java.util.function.Supplier;
 
 /**
- * The tab and its only page. What is in the tables comes as JSON, from the same address.
+ * The tab and its only page. The page fetches its data as JSON, from the same address.
  *
- * <p>Janino compiles this file where there is no jar: it knows no lambdas, and no generics. What
- * Spark 4.0 to 4.3 name differently is looked up by name.
+ * <p>Without the jar, Janino compiles this file: it supports neither lambdas nor generics. Methods
+ * that differ between Spark 4.0 and 4.3 are looked up by name.
  */
 public final class SparkCacheTab extends org.apache.spark.ui.SparkUITab {
   private final Supplier reports;
@@ -27,17 +27,17 @@ public final class SparkCacheTab extends org.apache.spark.ui.SparkUITab {
     return "SparkCache";
   }
 
-  /** Sets the page where there is no jar to take it from. */
+  /** Sets the page, if no jar contains it. */
   public synchronized void setPage(String page) {
     this.page = page;
   }
 
-  /** Sets the reports to show where there is no plugin to supply them. */
+  /** Sets the reports to show, if no plugin supplies them. */
   public void update(String json) {
     latest = json;
   }
 
-  /** When a browser last asked, in milliseconds since 1970; 0 if none did. */
+  /** Returns the time of a browser's last request, in milliseconds since 1970; 0 if none. */
   public long askedMs() {
     return askedMs;
   }
@@ -85,26 +85,26 @@ public final class SparkCacheTab extends org.apache.spark.ui.SparkUITab {
       }
     }
 
-    /** The page below Spark's head. After the fifth argument come switches: two, or three. */
+    /** Returns the page below Spark's header; the arguments after the fifth are flags. */
     private static scala.collection.immutable.Seq headed(
         jakarta.servlet.http.HttpServletRequest request, Content content, SparkCacheTab tab) {
       Method[] methods = org.apache.spark.ui.UIUtils.class.getMethods();
-      for (int at = 0; at < methods.length; at++) {
-        if (methods[at].getName().equals("headerSparkPage")) {
-          Object[] arguments = new Object[methods[at].getParameterTypes().length];
+      for (int i = 0; i < methods.length; i++) {
+        if (methods[i].getName().equals("headerSparkPage")) {
+          Object[] arguments = new Object[methods[i].getParameterTypes().length];
           java.util.Arrays.fill(arguments, Boolean.FALSE);
           arguments[0] = request;
           arguments[1] = "SparkCache";
           arguments[2] = content;
           arguments[3] = tab;
           arguments[4] = scala.Option.empty();
-          return (scala.collection.immutable.Seq) call(methods[at], arguments);
+          return (scala.collection.immutable.Seq) call(methods[i], arguments);
         }
       }
       throw new IllegalStateException("this Spark has no UIUtils.headerSparkPage");
     }
 
-    /** What scripts of the page need where Spark has a policy for them; Spark 4.0 has none. */
+    /** Returns the nonce that Spark's policy demands of scripts; empty on Spark 4.0. */
     private static String nonce() {
       final Method get;
       try {

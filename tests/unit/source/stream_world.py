@@ -1,4 +1,4 @@
-"""A bucket that topics are offloaded to, and trimmed in, and streams of them."""
+"""A bucket in which topics are offloaded and trimmed, and streams of them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ALL = ReadAllAvailable()
 
 
 class World:
-    """A bucket, and a stream of what is in it."""
+    """A bucket, and a stream of its topics."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -42,18 +42,19 @@ class World:
             path.unlink()
 
     def reader(self, **options: Any) -> StreamReader:
-        given = {"path": str(self.directory), "topic": TOPIC, "pollInterval": "0s"}
-        scan = ScanOptions.parse({**given, "runBytes": "1k", **options})
+        base = {"path": str(self.directory), "topic": TOPIC, "pollInterval": "0s"}
+        scan = ScanOptions.parse({**base, "runBytes": "1k", **options})
         config = CacheConfig.resolve(options=scan.raw)
         return StreamReader(scan, config, TaskReader(scan, [], None))
 
 
 def entries(reader: StreamReader, start: Any, end: Any) -> list[tuple[int, int]]:
-    """Return the entries that a batch reads, after a journey through JSON."""
+    """Return the entries that a batch reads, with its offsets taken through JSON."""
     start, end = json.loads(json.dumps([start, end]))
     connector = connectors.find("pulsar")
     found = []
-    for part in (it.partition for it in reader.partitions(start, end)):
+    for stream_partition in reader.partitions(start, end):
+        part = stream_partition.partition
         consumer = part.consumer
         assert consumer.start is not None
         assert consumer.end is not None
@@ -61,20 +62,20 @@ def entries(reader: StreamReader, start: Any, end: Any) -> list[tuple[int, int]]
             runs = connector.runs(piece.extent, reader.config.run_bytes)
             read = run_slice(piece, runs, consumer)
             for run in read.runs[read.start : read.stop] if read else ():
-                places = (
+                positions = (
                     Position(piece.ledger.id, entry)
                     for entry in range(run.first, run.last + 1)
                 )
                 found += [
-                    (at.ledger, at.entry)
-                    for at in places
-                    if consumer.start <= at < consumer.end
+                    (position.ledger, position.entry)
+                    for position in positions
+                    if consumer.start <= position < consumer.end
                 ]
     return found
 
 
 def batches(reader: StreamReader, start: Any, limit: Any = ALL) -> list[Any]:
-    """Return the offsets up to where there is nothing more."""
+    """Return the offsets of all batches, up to the last that reads anything."""
     offsets = [start]
     while (end := reader.latestOffset(offsets[-1], limit)) != offsets[-1]:
         offsets.append(end)

@@ -1,4 +1,4 @@
-"""What a session is told before it exists, and what whoever does it wrong."""
+"""Configuration before a session exists, and errors of configure and install."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_which_python_spark_starts(
 ) -> None:
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     monkeypatch.setattr(SparkContext, "_gateway", None)
-    monkeypatch.setenv("PYSPARK_PYTHON", "")  # so that it is put back
+    monkeypatch.setenv("PYSPARK_PYTHON", "")  # so that monkeypatch restores it
     monkeypatch.delenv("PYSPARK_PYTHON")
     if named is not None:
         monkeypatch.setenv("PYSPARK_PYTHON", named)
@@ -45,12 +45,12 @@ def test_which_python_spark_starts(
 
 
 def test_configuring_what_is_no_builder() -> None:
-    given: Any = SparkSession
+    argument: Any = SparkSession
     with pytest.raises(ConfigError, match=r"configure\(SparkSession\.builder\)"):
-        sparkcache.configure(given)
+        sparkcache.configure(argument)
 
 
 def test_installing_what_is_no_configuration() -> None:
-    given: Any = {"max_bytes": 1 << 20}
+    argument: Any = {"max_bytes": 1 << 20}
     with pytest.raises(ConfigError, match=r"takes a CacheConfig, .* not a dict"):
-        sparkcache.install(given, given)
+        sparkcache.install(argument, argument)

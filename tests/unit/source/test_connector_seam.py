@@ -1,4 +1,4 @@
-"""What every connector keeps to, and which streams its topics have."""
+"""Rules that every connector keeps, and the kind of stream of its topics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which flows of a pipeline a run refreshes, and runs whose server is elsewhere."""
+"""The flows that a run of a pipeline refreshes, and runs with a remote server."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_selections(full: list[str], refresh: list[str], expected: bool) -> None
     assert is_refreshed("spark_catalog.shop.orders", run) is expected
 
 
-def test_a_server_that_is_elsewhere_is_told_of(
+def test_a_server_in_another_process_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     client = SparkConnectClient("sc://localhost:1")

@@ -1,4 +1,4 @@
-"""The runs around those that a task reads."""
+"""The runs before and after those that a task reads."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RUNS = 9
 
 @pytest.fixture
 def surrounding(tmp_path: Path) -> SurroundingRuns:
-    """Of a task that reads the run in the middle."""
+    """Return the surrounding runs of a task that reads the run in the middle."""
     connector, root = PulsarConnector(), tmp_path.as_uri()
     entry = Entry((Message(b"x" * 2_000),)).encode()
     write_directory(tmp_path, ledger_objects(TOPIC, 7, [entry] * RUNS))
@@ -47,7 +47,7 @@ def surrounding(tmp_path: Path) -> SurroundingRuns:
     )
 
 
-def test_runs_behind_in_order(surrounding: SurroundingRuns) -> None:
+def test_runs_after_in_order(surrounding: SurroundingRuns) -> None:
     (middle,) = surrounding.scan.keys()
     found = [key.run.first for key, _ in surrounding.behind(middle)]
     assert found == [5, 6, 7, 8]
@@ -61,11 +61,11 @@ def test_runs_before_in_groups_that_grow(surrounding: SurroundingRuns) -> None:
     assert found == [[3], [1, 2], [0]]
 
 
-def test_what_was_read_is_not_held_meanwhile(surrounding: SurroundingRuns) -> None:
+def test_runs_that_were_read_are_released(surrounding: SurroundingRuns) -> None:
     (middle,) = surrounding.scan.keys()
-    behind = surrounding.behind(middle)
-    behind_batch = weakref.ref(next(behind)[1].batches[0])
+    later = surrounding.behind(middle)
+    later_batch = weakref.ref(next(later)[1].batches[0])
     group = next(surrounding.before())
     before_batch = weakref.ref(next(group).batches[0])
-    assert behind_batch() is None
+    assert later_batch() is None
     assert before_batch() is None

@@ -15,7 +15,7 @@ import pytest
 
 from sparkcache.progress import Step, steps, told_to
 from sparkcache.source.driver import planner_progress
-from sparkcache.source.driver.planner_progress import Listener, told
+from sparkcache.source.driver.planner_progress import Listener, reporting_to
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +31,7 @@ class Clock:
         return self.now_s
 
     def ticks(self, count: int, every_s: float) -> Iterator[int]:
-        """Items that take some time each."""
+        """Yield items that take some time each."""
         for item in range(count):
             self.now_s += every_s
             yield item
@@ -39,7 +39,7 @@ class Clock:
 
 @dataclass
 class Screen:
-    """What was shown; each time it is opened, and closed, is remembered."""
+    """A display that records the steps shown, and when it is opened and closed."""
 
     shown: list[Step] = field(default_factory=list)
     opened: int = 0
@@ -72,7 +72,7 @@ def test_work_that_is_soon_over_opens_nothing() -> None:
     assert screen.opened == 0
 
 
-def test_long_work_is_told_five_times_a_second() -> None:
+def test_long_work_is_reported_five_times_a_second() -> None:
     clock, screen = Clock(), Screen()
     with told_to(screen, clock):
         items = steps(clock.ticks(1000, 0.01), "Listing", "objects", 1000)
@@ -86,7 +86,7 @@ def test_long_work_is_told_five_times_a_second() -> None:
     assert 45 <= len(done) <= 48  # in the 9.5 seconds after the first half
 
 
-def test_nobody_is_told_outside_and_in_other_threads() -> None:
+def test_nothing_is_reported_outside_and_in_other_threads() -> None:
     clock, screen = Clock(), Screen()
 
     def work() -> list[int]:
@@ -139,18 +139,18 @@ def listening(directory: str, screen: Screen) -> Iterator[None]:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tell of every step."""
+    """Report every step."""
     monkeypatch.setattr("sparkcache.progress.FIRST_S", 0.0)
     monkeypatch.setattr("sparkcache.progress.PAUSE_S", 0.0)
 
 
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("folder", ["short", "l" * 150], ids=["short", "long path"])
-def test_a_planner_tells_another_process(tmp_path: Path, folder: str) -> None:
+def test_a_planner_reports_to_another_process(tmp_path: Path, folder: str) -> None:
     directory, screen = tmp_path / folder, Screen()
     directory.mkdir()
     with listening(str(directory), screen):
-        with told(str(directory)):
+        with reporting_to(str(directory)):
             list(steps(range(3), "Listing s3://b", "objects"))
             list(steps(range(2), "Reading", "indexes", 2))
         assert screen.is_closed.wait(GRACE_S)
@@ -161,7 +161,7 @@ def test_a_planner_tells_another_process(tmp_path: Path, folder: str) -> None:
 
 
 @pytest.mark.usefixtures("quick")
-def test_a_planner_is_told_after_one_that_told_nonsense(tmp_path: Path) -> None:
+def test_a_planner_is_shown_after_one_that_sent_nonsense(tmp_path: Path) -> None:
     class Nonsense(Step):
         done: Any
 
@@ -179,11 +179,11 @@ def test_a_planner_is_told_after_one_that_told_nonsense(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("quick")
 def test_a_user_who_has_gone_or_does_not_look_harms_no_planner(tmp_path: Path) -> None:
-    with told(str(tmp_path)), told(str(tmp_path / "nowhere")):
+    with reporting_to(str(tmp_path)), reporting_to(str(tmp_path / "nowhere")):
         assert list(steps(range(3), "Listing", "objects")) == [0, 1, 2]
-    unheard = Listener(str(tmp_path), Screen())  # nobody serves: its buffer fills
+    unheard = Listener(str(tmp_path), Screen())  # no serve(): its buffer fills
     try:
-        with told(str(tmp_path)):
+        with reporting_to(str(tmp_path)):
             assert sum(1 for _ in steps(range(5000), "Listing", "objects")) == 5000
     finally:
         unheard.close()

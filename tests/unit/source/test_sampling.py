@@ -1,4 +1,4 @@
-"""How many rows entries have, and how often that is looked up."""
+"""Rows per entry, and how often they are sampled."""
 
 from __future__ import annotations
 
@@ -20,9 +20,11 @@ def test_extents_are_looked_into_once_until_many_others_were(world: World) -> No
         world.offload(ledger, 2)
     traffic = Traffic()
     storage = open_storage(f"file://{world.directory}", CacheConfig(), traffic)
-    found = SnapshotView.find(world.reader().scan, storage, ()).snapshots[TOPIC]
+    snapshot = SnapshotView.find(world.reader().scan, storage, ()).snapshots[TOPIC]
     first, second, third = [
-        (of.ledger, extent) for of in found.ledgers for extent in of.extents
+        (ledger_map.ledger, extent)
+        for ledger_map in snapshot.ledgers
+        for extent in ledger_map.extents
     ]
     samples = RowSamples(storage, most=2)
 

@@ -1,4 +1,4 @@
-"""What the batches of a stream are, while its topics grow and are trimmed."""
+"""The batches of a stream, while its topics grow and are trimmed."""
 
 from __future__ import annotations
 
@@ -61,15 +61,15 @@ def test_a_start_is_kept_to(world: World) -> None:
     assert batches(reader, end) == [end]
 
 
-def test_a_start_behind_all_that_is_there(world: World) -> None:
+def test_a_start_after_everything_stored(world: World) -> None:
     world.offload(3, 7)
     reader = world.reader(startingOffsets="latest")
     start = reader.initialOffset()
     assert batches(reader, start) == [start]
     world.offload(5, 7)
     assert entries(reader, *batches(reader, start)) == all_of((5, 7))
-    given = {"path": "/bucket", "topic": TOPIC, "startingOffsets": "latest"}
-    scan = ScanOptions.parse(given)
+    options = {"path": "/bucket", "topic": TOPIC, "startingOffsets": "latest"}
+    scan = ScanOptions.parse(options)
     with pytest.raises(ConfigError, match="startingOffsets='latest'"):
         scan.check_is_batch()
 
@@ -81,8 +81,8 @@ def test_a_start_where_nothing_is(world: World, missing: str) -> None:
     reader = world.reader(startingOffsets=missing)
     world.offload(100, 2)
     start, end = batches(reader, reader.initialOffset())
-    behind = [(5, 7), (100, 2)] if missing == "4:3" else [(100, 2)]
-    assert entries(reader, start, end) == all_of(*behind)
+    later = [(5, 7), (100, 2)] if missing == "4:3" else [(100, 2)]
+    assert entries(reader, start, end) == all_of(*later)
 
 
 @pytest.mark.parametrize(
@@ -112,14 +112,14 @@ def test_limited_batches_read_each_entry_once(
         assert len(read) * MESSAGES <= max(most, MESSAGES)
         found += read
     assert found == all_of((3, 17), (5, 9))
-    assert len(batches(reader, offsets[0])) == 2  # asked for all, it gives all
+    assert len(batches(reader, offsets[0])) == 2  # without a limit, one batch has all
 
 
 def test_a_batch_ends_where_a_run_does(world: World) -> None:
     world.offload(3, 40)
     reader = world.reader(maxBytesPerTrigger="3k")
     runs = connectors.find("pulsar").runs
-    extents = next(iter(reader._find().snapshots.values())).ledgers[0].extents
+    extents = next(iter(reader._list().snapshots.values())).ledgers[0].extents
     ends = {run.last + 1 for extent in extents for run in runs(extent, 1024)}
     offsets = batches(reader, reader.initialOffset(), ReadMaxBytes(3 << 10))
     assert len(offsets) > 4
@@ -203,7 +203,7 @@ def test_what_was_read_may_be_trimmed(world: World) -> None:
 
 
 @pytest.mark.parametrize("others", [(), (5,)], ids=["to the last", "others are left"])
-def test_a_loss_by_trimming_is_told(
+def test_a_loss_by_trimming_is_reported(
     world: World, others: tuple[int, ...], caplog: pytest.LogCaptureFixture
 ) -> None:
     for ledger in (3, *others):
@@ -218,7 +218,7 @@ def test_a_loss_by_trimming_is_told(
         world.reader().latestOffset(offset, ALL)
     reader = world.reader(failOnDataLoss="false")
     start, *ends = batches(reader, offset)
-    found = [it for end in ends for it in entries(reader, start, end)]
+    found = [entry for end in ends for entry in entries(reader, start, end)]
     assert found == all_of(*((ledger, 20) for ledger in others))
     assert caplog.text.count(f"entries 3:{read}-19 lost") == 1
 
@@ -246,9 +246,10 @@ def test_a_ledger_that_was_seen_and_not_begun_is_not_lost_in_silence(
             again.latestOffset(offset, ALL)
     left = world.reader(failOnDataLoss="false")
     start, *ends = batches(left, offset)
-    found = [it for end in ends for it in entries(left, start, end)]
+    found = [entry for end in ends for entry in entries(left, start, end)]
     every = all_of((3, 20), (5, 20), (9, 20))
-    assert found == [it for it in every if it[0] not in trimmed and it not in read]
+    kept = [entry for entry in every if entry[0] not in trimmed]
+    assert found == [entry for entry in kept if entry not in read]
     assert caplog.text.count("entries 5:0-19 lost") == 1
 
 
@@ -288,7 +289,7 @@ def test_a_topic_that_is_gone_altogether(world: World) -> None:
         reader.latestOffset(offsets[1], ALL)
 
 
-def test_a_batch_whose_ledger_is_gone_is_told(world: World) -> None:
+def test_a_batch_whose_ledger_is_gone_is_reported(world: World) -> None:
     world.offload(3, 4)
     world.offload(5, 4)
     reader = world.reader()
@@ -300,7 +301,7 @@ def test_a_batch_whose_ledger_is_gone_is_told(world: World) -> None:
     assert entries(left, start, end) == all_of((5, 4))
 
 
-def test_what_a_stream_has_to_read_has_no_end(world: World) -> None:
+def test_the_plan_of_a_stream_has_no_end(world: World) -> None:
     world.offload(5, 4)
     reader = world.reader()
     start = reader.initialOffset()
@@ -337,32 +338,32 @@ def test_what_a_stream_has_to_read_has_no_end(world: World) -> None:
     ],
 )
 def test_how_far_a_stream_has_come(marks: Any, reached: str) -> None:
-    (of_topic,) = stream_offsets.parse({TOPIC: marks}).values()
-    assert str(stream_offsets.reached(of_topic)) == reached
+    (topic_marks,) = stream_offsets.parse({TOPIC: marks}).values()
+    assert str(stream_offsets.reached(topic_marks)) == reached
 
 
 def test_options_of_the_other_kind() -> None:
-    given = {"path": "/bucket", "topic": TOPIC}
+    options = {"path": "/bucket", "topic": TOPIC}
     with pytest.raises(ConfigError, match=r"endingOffsets.*spark\.read;"):
-        ScanOptions.parse({**given, "endingOffsets": "3:4"}).check_is_stream()
+        ScanOptions.parse({**options, "endingOffsets": "3:4"}).check_is_stream()
     with pytest.raises(ConfigError, match=r"maxRowsPerTrigger.*readStream"):
-        ScanOptions.parse({**given, "maxRowsPerTrigger": "3"}).check_is_batch()
+        ScanOptions.parse({**options, "maxRowsPerTrigger": "3"}).check_is_batch()
     for option in ("maxRowsPerTrigger", "maxBytesPerTrigger", "pollInterval"):
         with pytest.raises(ConfigError, match=option):
-            ScanOptions.parse({**given, option: "-3"})
+            ScanOptions.parse({**options, option: "-3"})
 
 
-def test_what_no_stream_has_is_said_when_it_is_asked(world: World) -> None:
-    given = {"path": str(world.directory), "topic": TOPIC, "endingTime": "0"}
-    source = SparkCacheSource(given)
+def test_an_option_of_batches_fails_at_each_call_of_a_stream(world: World) -> None:
+    options = {"path": str(world.directory), "topic": TOPIC, "endingTime": "0"}
+    source = SparkCacheSource(options)
     reader = source.streamReader(source.schema())
-    for asked in (
+    for call in (
         reader.initialOffset,
         partial(reader.latestOffset, {}, ReadAllAvailable()),
         partial(reader.partitions, {}, {}),
     ):
         with pytest.raises(ConfigError, match=r"endingTime='0'.*spark\.read;"):
-            asked()
+            call()
 
 
 def test_a_topic_that_there_is_not(world: World) -> None:

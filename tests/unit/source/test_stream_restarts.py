@@ -1,4 +1,4 @@
-"""Streams that go on from a checkpoint, of what is not what it was any more."""
+"""Streams that resume from a checkpoint after their topics or options changed."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ PATTERN = {"topic": "", "topicsPattern": "persistent://shop/eu/.*"}
 
 
 def read(reader: StreamReader) -> Any:
-    """Return the offset behind all that there is."""
+    """Return the offset after everything stored."""
     return batches(reader, reader.initialOffset())[-1]
 
 
-def test_a_topic_that_the_options_mean_no_more(
+def test_a_topic_that_the_options_no_longer_mean(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     world.offload(3, 4)
@@ -54,7 +54,9 @@ def test_a_partition_that_is_gone_is_still_meant_by_a_pattern(
     reader = world.reader(topic="", topicsPattern=pattern)
     found = [(4, entry) for entry in range(4)] if pattern == ".*" else []
     ends = batches(reader, offset)[1:]
-    assert [it for end in ends for it in entries(reader, offset, end)] == found
+    assert [
+        position for end in ends for position in entries(reader, offset, end)
+    ] == found
 
 
 def test_topics_that_are_added(world: World) -> None:
@@ -113,13 +115,13 @@ def test_a_checkpoint_of_another_source(world: World, offset: Any) -> None:
         world.reader().latestOffset(offset, ALL)
 
 
-def test_a_topic_that_was_made_anew(world: World) -> None:
-    """Of a connector whose ledgers are queues, a new topic's have the old names."""
+def test_a_topic_that_was_recreated(world: World) -> None:
+    """Where ledgers are queues, a recreated topic has the old ledger ids."""
     world.offload(3, 20)
     offset = read(world.reader())
     world.trim(3)
     world.offload(3, 5)
-    with pytest.raises(SourceError, match=r"read anew \(entries 3:5-19"):
+    with pytest.raises(SourceError, match=r"read again \(entries 3:5-19"):
         world.reader().latestOffset(offset, ALL)
     reader = world.reader(failOnDataLoss="false")
     start, end = batches(reader, offset)
@@ -128,7 +130,7 @@ def test_a_topic_that_was_made_anew(world: World) -> None:
     assert entries(reader, *batches(reader, end)) == all_of((4, 2))
 
 
-def test_what_is_trimmed_while_a_batch_is_measured_is_told_by_who_reads_it(
+def test_a_loss_while_a_batch_is_measured_is_reported_by_its_reader(
     world: World,
 ) -> None:
     world.offload(3, 20)

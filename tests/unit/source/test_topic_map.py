@@ -1,4 +1,4 @@
-"""What tasks are told of a topic beside what they read."""
+"""The extent index of a topic, which is shipped with tasks."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 def test_all_extents_of_a_topic(tmp_path: Path) -> None:
     ledgers = tuple(_ledgers(tmp_path))
-    told = ExtentIndex.told(connectors.find("pulsar"), ledgers)
-    extents = pickle.loads(pickle.dumps(told)).extents()
+    index = ExtentIndex.for_tasks(connectors.find("pulsar"), ledgers)
+    extents = pickle.loads(pickle.dumps(index)).extents()
     assert extents == list(extent_offsets(ledgers))
     assert len(extents) > 3 * len(ledgers)
 
@@ -53,8 +53,8 @@ def test_extents_of_every_kind() -> None:
         (OneRun(5, 5, 5, 5),),
     ]
     ledgers = [
-        LedgerMap(Ledger("pulsar", "bucket#t", number, object_), of)
-        for number, of in enumerate(extents)
+        LedgerMap(Ledger("pulsar", "bucket#t", number, object_), ledger_extents)
+        for number, ledger_extents in enumerate(extents)
     ]
     assert ExtentIndex(ledgers).extents() == list(extent_offsets(ledgers))
     assert ExtentIndex([]).extents() == []
@@ -68,12 +68,14 @@ def test_an_extent_takes_a_few_bytes() -> None:
         extents.append(Extent(first, first + count - 1, offset, size))
         first, offset = first + count, offset + size
     ledger = Ledger("pulsar", "bucket#t", 3, ObjectId("s3://bucket/a", offset, "1"))
-    told = ExtentIndex([LedgerMap(ledger, tuple(extents))])
-    assert len(pickle.dumps(told)) < 5 * len(extents)
+    index = ExtentIndex([LedgerMap(ledger, tuple(extents))])
+    assert len(pickle.dumps(index)) < 5 * len(extents)
 
 
 @pytest.mark.parametrize("kind", ["batch", "stream"])
-def test_a_queue_is_not_told_where_nobody_looks(tmp_path: Path, kind: str) -> None:
+def test_no_index_of_a_queue_is_shipped_where_nobody_looks(
+    tmp_path: Path, kind: str
+) -> None:
     objects: dict[str, bytes] = {}
     queue = QueueWriter(objects, max_segment_bytes=10_000)
     sizes = []
@@ -82,14 +84,14 @@ def test_a_queue_is_not_told_where_nobody_looks(tmp_path: Path, kind: str) -> No
         for name, data in objects.items():
             (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / name).write_bytes(data)
-        sizes.append(_told_bytes(tmp_path, kind))
+        sizes.append(_shipped_bytes(tmp_path, kind))
     (few, before), (many, after) = sizes
     assert many > 1.9 * few
     assert after < 1.05 * before
 
 
-def _told_bytes(directory: Path, kind: str) -> tuple[int, int]:
-    """Return how many partitions there are, and what a task of one is sent."""
+def _shipped_bytes(directory: Path, kind: str) -> tuple[int, int]:
+    """Return the number of partitions, and the bytes shipped with a task of one."""
     options = {"path": str(directory), "connector": "rocketmq", "topic": "TopicA"}
     source = SparkCacheSource({**options, "partitionBytes": "10k", "runBytes": "1k"})
     if kind == "batch":

@@ -1,4 +1,4 @@
-"""The jar of the Spark plugin, and how a session is told of it."""
+"""The jar of the Spark plugin, and its entry in the configuration of a session."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 def test_the_jar_is_the_same_for_the_same_sources(tmp_path: Path) -> None:
     made = tmp_path / "made.jar"
     jar.build(made)
-    there = jar.plugin_jar()
-    assert there is not None
-    assert made.read_bytes() == there.read_bytes()
+    installed = jar.plugin_jar()
+    assert installed is not None
+    assert made.read_bytes() == installed.read_bytes()
     with zipfile.ZipFile(made) as archive:
         names = set(archive.namelist())
     assert "org/apache/spark/sparkcache/SparkCachePlugin.class" in names
@@ -46,7 +46,7 @@ def test_without_a_jdk_there_is_no_jar_and_no_harm(
 
 @pytest.mark.usefixtures("jdk")
 @pytest.mark.parametrize("is_checkout", [True, False])
-def test_a_jar_older_than_its_sources_is_built_anew_in_a_checkout(
+def test_a_jar_older_than_its_sources_is_rebuilt_in_a_checkout(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_checkout: bool
 ) -> None:
     made = tmp_path / "old.jar"
@@ -90,7 +90,7 @@ def test_the_file_of_defaults_is_read(
     assert conf_value(SparkSession.Builder(), "spark.jars") == value
 
 
-def test_without_a_file_nothing_is_given(
+def test_without_a_file_a_conf_is_empty(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from pyspark import SparkContext
