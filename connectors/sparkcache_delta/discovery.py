@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from sparkcache.connector import LedgerMap, Snapshot
 from sparkcache.errors import SourceError
-from sparkcache.model import Ledger, placed
+from sparkcache.model import Ledger, qualified_topic
 from sparkcache_delta import extents, pinned, rebase
 from sparkcache_delta.decode import constant
 from sparkcache_delta.file_schema import Form
@@ -65,7 +65,7 @@ class Catalog:
         maps = ledger_maps(storage, topic, files, options)
         _log.info(
             "%s: %d of %d files, %d extents",
-            placed(topic, storage.root),
+            qualified_topic(topic, storage.root),
             len(maps),
             len(files),
             sum(len(found.extents) for found in maps.values()),
@@ -90,7 +90,7 @@ def ledger_maps(
         file for file in zoned if where.may_have(_known(file, where, form), file.rows)
     ]
     footers = read_footers(storage, wanted)
-    topic_place = placed(topic, storage.root)
+    topic_place = qualified_topic(topic, storage.root)
     return {
         file.uri: LedgerMap(
             Ledger(CONNECTOR, topic_place, number, footer.object, str(of_file)),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from sparkcache.connector import LedgerMap, Snapshot
 from sparkcache.errors import NoSuchTopicError
-from sparkcache.model import Extent, Ledger, placed
+from sparkcache.model import Extent, Ledger, qualified_topic
 from sparkcache_rocketmq.extents import EXTENT_BYTES
 from sparkcache_rocketmq.flat_files import QueueFiles, read_queues
 from sparkcache_rocketmq.generation import with_generation
@@ -81,7 +81,7 @@ class Catalog:
             # The consume queue may have been listed later than what it speaks of, and
             # what has expired since then is no loss.
             found = self._survey(queue, self._listed_again(queue))
-        place = placed(topic, self._storage.root)
+        place = qualified_topic(topic, self._storage.root)
         _log.info("%s: %r", place, found)
         maps = [self._ledger_map(place, queue, segment) for segment in found.segments]
         return Snapshot(tuple(maps), tuple(found.losses))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from sparkcache.model import Position, is_placed
+from sparkcache.model import Position, is_named
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping
@@ -41,7 +41,7 @@ class Consumer:
 
     def is_of(self, name: str) -> bool:
         """Tell whether it reads a topic of that name."""
-        return is_placed(self.topic, name)
+        return is_named(self.topic, name)
 
     def behind(self, reached: Position) -> Consumer | None:
         """Return what is left of it behind what was read; None if nothing is."""

@@ -18,7 +18,7 @@ from sparkcache.config import (
 from sparkcache.connector import Selection
 from sparkcache.demand import Consumer
 from sparkcache.errors import ConfigError
-from sparkcache.model import placed
+from sparkcache.model import qualified_topic
 from sparkcache.storage import normal_root
 from sparkcache.units import parse_bool, parse_bytes, parse_seconds
 
@@ -102,7 +102,7 @@ class Offsets:
 
         What was given for its name goes before what was given for a shorter one.
         """
-        names = [name for name in self.by_name if connector.is_of(topic, name)]
+        names = [name for name in self.by_name if connector.matches(topic, name)]
         longest = max(names, key=len, default=None)
         text = self.everywhere if longest is None else self.by_name[longest]
         try:
@@ -202,7 +202,7 @@ class ScanOptions:
         for offsets in (self.starts, self.ends):
             offsets.check(connector)
         if names := self.selection.names:
-            is_of = connector.is_of  # either may be a name of several topics
+            is_of = connector.matches  # either may be a name of several topics
             self._check_names(names, lambda a, b: is_of(a, b) or is_of(b, a))
 
     def check_is_batch(self) -> None:
@@ -226,7 +226,7 @@ class ScanOptions:
 
     def means(self, topic: str) -> bool:
         """Tell whether a topic is one of the scan's, whatever is stored."""
-        is_of = connectors.find(self.connector).is_of
+        is_of = connectors.find(self.connector).matches
         if self.selection.pattern is None:
             return any(is_of(topic, name) for name in self.selection.names)
         matches = self.selection.pattern.fullmatch  # a name of several topics, too
@@ -235,7 +235,7 @@ class ScanOptions:
 
     def check_offsets(self, topics: Sequence[str]) -> None:
         """Raise ConfigError if offsets are of a topic that is none of the scan's."""
-        self._check_names(topics, connectors.find(self.connector).is_of)
+        self._check_names(topics, connectors.find(self.connector).matches)
 
     def _check_names(
         self, topics: Sequence[str], is_of: Callable[[str, str], bool]
@@ -254,7 +254,7 @@ class ScanOptions:
         connector = connectors.find(self.connector)
         start = self.starts.of(topic, connector)
         end = self.ends.of(topic, connector)
-        return Consumer(placed(topic, self.root), start, end)
+        return Consumer(qualified_topic(topic, self.root), start, end)
 
 
 def _require_no_table(lower: Mapping[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""How values are distributed, and how distributions are added up."""
+"""Histograms, and how they are added up."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class ExtentIndex:
     @classmethod
     def told(cls, connector: Connector, ledgers: Sequence[LedgerMap]) -> ExtentIndex:
         """Return what tasks are told of a topic: nothing that is of no use to them."""
-        return cls(ledgers if connector.has_neighbours else ())
+        return cls(ledgers if connector.needs_surrounding_runs else ())
 
     def __repr__(self) -> str:
         return f"ExtentIndex({len(self._packed)} bytes)"

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from sparkcache.progress import Step, told_to
+from sparkcache.progress import Step, reporting_to
 from sparkcache.source.driver.progress_bar import ProgressBar, can_draw
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def told(directory: str | None) -> AbstractContextManager[None]:
     """Tell the user's process how far this thread has come within the block."""
     if directory is None:
         return nullcontext()
-    return told_to(lambda: _Sender(directory))
+    return reporting_to(lambda: _Sender(directory))
 
 
 @cache

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from sparkcache import connector as connectors
 from sparkcache.demand import Consumer
 from sparkcache.errors import ConfigError, NoSuchTopicError
-from sparkcache.model import placed
+from sparkcache.model import qualified_topic
 from sparkcache.source import settings
 from sparkcache.source.batch.extent_index import ExtentIndex
 from sparkcache.source.batch.scan_partition import cut
@@ -138,7 +138,7 @@ class StreamReader(BatchReader):
             self._report(topic, lost)
             spans = stream_offsets.between(before, marks)
             if ranges := stream_offsets.joined(spans, there):
-                name = placed(topic, self.scan.root)
+                name = qualified_topic(topic, self.scan.root)
                 snapshot = found.snapshots[topic]
                 maps[name] = ExtentIndex.told(connector, snapshot.ledgers)
                 of_batch += [(Consumer(name, *ends), snapshot) for ends in ranges]
@@ -162,7 +162,7 @@ class StreamReader(BatchReader):
     ) -> list[Consumer]:
         """Return what is to be read from somewhere on, whatever there is by then."""
         return [
-            Consumer(placed(topic, self.scan.root), *ends)
+            Consumer(qualified_topic(topic, self.scan.root), *ends)
             for topic, there in found.spans.items()
             for ends in stream_offsets.to_come(
                 begin.get(topic) or stream_offsets.beginning(None, there), there
@@ -206,6 +206,6 @@ class StreamReader(BatchReader):
     def _report(self, topic: str, losses: list[Loss]) -> None:
         """Raise SourceError for a loss, or log each once."""
         new = [loss for loss in losses if loss not in self._told]
-        everything = Consumer(placed(topic, self.scan.root))
+        everything = Consumer(qualified_topic(topic, self.scan.root))
         settings.report(new, everything, fail=self.scan.fail_on_data_loss)
         self._told.update(new)

@@ -1,4 +1,4 @@
-"""The one spelling of a root."""
+"""The canonical URI of a root."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize(
-    ("given", "normal"),
+    ("raw", "normal"),
     [
         pytest.param("s3://bucket", "s3://bucket", id="a bucket"),
         pytest.param("s3a://bucket/", "s3://bucket", id="as Hadoop spells it"),
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
         pytest.param("/", "file://", id="the root directory"),
     ],
 )
-def test_normal_root(given: str, normal: str) -> None:
-    assert normal_root(given) == normal
+def test_normal_root(raw: str, normal: str) -> None:
+    assert normal_root(raw) == normal
     assert normal_root(normal + "/") == normal
 
 
 @pytest.mark.parametrize(
-    "given",
+    "raw",
     ["", "data", "s3:bucket", "s3://", "s3:///x", "file://host/x", "gs://b", "file:x"],
 )
-def test_what_is_no_root(given: str) -> None:
+def test_what_is_no_root(raw: str) -> None:
     with pytest.raises(ConfigError, match="s3://bucket/prefix") as caught:
-        normal_root(given)
-    assert repr(given) in str(caught.value)
+        normal_root(raw)
+    assert repr(raw) in str(caught.value)
 
 
 def test_a_directory_with_an_odd_name(tmp_path: Path) -> None:
