@@ -1,4 +1,4 @@
-"""Three jobs over one topic, each with a Delta table as its sink, planned and unplanned.
+"""Three jobs over one topic, each with a Delta table as sink, planned and unplanned.
 
     python examples/fan_out.py [--mib 32] [--latency-ms 20] [--jars a.jar,b.jar]
 

@@ -1,7 +1,7 @@
-"""What some tests need and a machine, or a Spark, may lack.
+"""Requirements of tests that a machine or a version of Spark may not meet.
 
-A test that misses a program is skipped with the reason. Where CI=true everything has to
-be there, and it fails instead. A test of what came with a later Spark is skipped.
+A test that needs a missing program is skipped with the reason; with CI=true it fails
+instead. A test of a feature of a later Spark is always skipped.
 """
 
 from __future__ import annotations
@@ -37,30 +37,30 @@ _STREAMS = (
 )
 _PIPELINES = ("unit/source/test_flow_selection.py",)
 _SINCE = dict.fromkeys(_STREAMS, "4.2") | dict.fromkeys(_PIPELINES, "4.1")
-"""Modules of tests, and the Spark without which they cannot even be imported."""
+"""Test modules by path, with the least version of Spark that can import them."""
 _CONNECT = (*_PIPELINES, "examples/test_pipeline.py")
-"""Modules of tests that need Spark Connect's client as well: pyspark[pipelines]."""
+"""Test modules that also need Spark Connect's client: pyspark[pipelines]."""
 
 SPARK_4_2 = pytest.mark.skipif(not has_spark("4.2"), reason="needs Spark 4.2")
 SPARK_4_1 = pytest.mark.skipif(not has_spark("4.1"), reason="needs Spark 4.1")
 
 
 def lacks(reason: str) -> NoReturn:
-    """Skip a test for what is not there; with CI=true, fail it."""
+    """Skip a test because something is missing; with CI=true, fail it."""
     if os.environ.get("CI") == "true":
         pytest.fail(reason, pytrace=False)
     pytest.skip(reason)
 
 
 def need_commands(packages: str, *commands: str) -> None:
-    """Skip a test, or fail it, unless these commands are on the path."""
+    """Skip a test, or fail it in CI, unless these commands are on the path."""
     missing = [command for command in commands if shutil.which(command) is None]
     if missing:
         lacks(f"there is no {' and no '.join(missing)} (Debian: {packages})")
 
 
 def module_of_later_spark(path: Path, parent: pytest.Collector) -> pytest.Module | None:
-    """Return what skips a module of tests that this pyspark cannot run, or None."""
+    """Return a module that skips a test module which this pyspark cannot run."""
     name = str(path.relative_to(_TESTS))
     since = _SINCE.get(name)
     if since is not None and not has_spark(since):

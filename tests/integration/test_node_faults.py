@@ -1,4 +1,4 @@
-"""Nodes and loaders that are killed, hang or do not start are not missed."""
+"""Tasks read on if nodes and loaders are killed, hang or do not start."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sparkcache.node.messages import PROTOCOL_VERSION, PackedOpen, PackedSlice, 
 
 
 @EITHER_ENGINE
-def test_a_killed_node_is_not_missed(
+def test_a_task_reads_on_without_a_killed_node(
     executor: Executor, content: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     reading = executor.read()
@@ -35,7 +35,7 @@ def test_a_killed_node_is_not_missed(
 
 
 @EITHER_ENGINE
-def test_what_is_mapped_outlives_a_node_that_is_told_to_end(
+def test_mapped_runs_outlive_a_terminated_node(
     executor: Executor, content: str
 ) -> None:
     reading = executor.read()
@@ -45,7 +45,7 @@ def test_what_is_mapped_outlives_a_node_that_is_told_to_end(
     assert digest([*runs, *reading]) == content
 
 
-def test_a_node_killed_after_the_last_run_is_not_missed(
+def test_a_task_reads_on_without_a_node_killed_after_the_last_run(
     executor: Executor, content: str
 ) -> None:
     reading = executor.read()
@@ -70,7 +70,7 @@ def test_a_killed_loader_is_replaced(
     assert loader not in processes(executor)
 
 
-def test_a_hung_loader_is_given_up(
+def test_a_hung_loader_is_killed(
     executor: Executor, content: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     config = replace(executor.config, request_timeout_s=3)
@@ -84,7 +84,7 @@ def test_a_hung_loader_is_given_up(
     assert loader not in processes(executor)
 
 
-def test_a_hung_node_is_done_without(
+def test_a_task_reads_on_without_a_hung_node(
     executor: Executor, content: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     digest(executor.read())
@@ -102,8 +102,10 @@ def test_a_hung_node_is_done_without(
 @pytest.mark.parametrize(
     "make_useless",
     [
-        pytest.param(lambda path: path.rmdir(), id="it is not there"),
-        pytest.param(lambda path: (path / "sparkcache").touch(), id="a file is there"),
+        pytest.param(lambda path: path.rmdir(), id="missing"),
+        pytest.param(
+            lambda path: (path / "sparkcache").touch(), id="a file has its name"
+        ),
         pytest.param(
             lambda path: (path / "sparkcache").mkdir(mode=0o755), id="open to others"
         ),
@@ -127,7 +129,7 @@ def test_a_useless_directory_does_no_harm(
     assert "reading without the cache" in only_warning(caplog)
 
 
-def test_why_a_node_does_not_start_is_told(
+def test_the_reason_why_a_node_does_not_start_is_logged(
     executor: Executor,
     content: str,
     tmp_path: Path,
@@ -142,8 +144,8 @@ def test_why_a_node_does_not_start_is_told(
         assert only_warning(caplog).endswith("ImportError: broken on purpose")
 
 
-def test_a_killed_starter_does_not_let_a_second_node_in(executor: Executor) -> None:
-    """The lock is held by what starts the node, not only by the task that wants it."""
+def test_a_killed_starter_does_not_allow_a_second_node(executor: Executor) -> None:
+    """The process that starts the node holds the lock, too, not only the task."""
     tasks = [executor.start_task() for _ in range(2)]
     until(lambda: bool(processes(executor)))
     tasks[0].kill()
@@ -153,13 +155,13 @@ def test_a_killed_starter_does_not_let_a_second_node_in(executor: Executor) -> N
     assert len(processes(executor)) == 2
 
 
-def test_who_asks_for_what_there_is_not_is_hung_up_on(
+def test_an_invalid_request_closes_the_connection(
     executor: Executor, content: str
 ) -> None:
     assert digest(executor.read()) == content
     part = PackedSlice(1, Extent(0, 9, 0, 10), (Run(0, 9),), 0, 1, 0)
     reader = ReaderIdentity(ReadToken(1, 0), "scan", Consumer(TOPIC), 0)
-    said = PackedOpen(
+    request = PackedOpen(
         PROTOCOL_VERSION,
         "file:///nowhere",
         executor.config,
@@ -174,7 +176,7 @@ def test_who_asks_for_what_there_is_not_is_hung_up_on(
     )
     sock = executor.address.connect(DEADLINE_S)
     with closing(Channel[ToTask](sock, ToTask)) as channel:
-        channel.send(said)
+        channel.send(request)
         with pytest.raises(BrokenChannelError, match="the other side is gone"):
             channel.receive()
     loads = executor.metrics().loads

@@ -1,4 +1,4 @@
-"""Settings: what they may be, and where they are found."""
+"""Settings: their valid values, and where these come from."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ def test_a_line_without_a_value(conf_file: Callable[[str], Path]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "named", "given_text", "wanted"),
+    ("options", "named", "text", "wanted"),
     [
         ({"runBytes": "lots"}, "runBytes", "'lots'", "a size such as 512m"),
         ({"runBytes": "1"}, "runBytes", "1", "at least 1k"),
@@ -229,18 +229,18 @@ def test_a_line_without_a_value(conf_file: Callable[[str], Path]) -> None:
         ({"endpoint": "localhost:9000"}, "endpoint", "'localhost:9000'", "a URL"),
     ],
 )
-def test_errors_name_what_was_given_and_what_would_do(
-    options: dict[str, str], named: str, given_text: str, wanted: str
+def test_errors_name_the_option_its_text_and_valid_values(
+    options: dict[str, str], named: str, text: str, wanted: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
         CacheConfig.resolve(options=options)
     message = str(caught.value)
-    assert message.startswith(f"{named}={given_text}: must ")
+    assert message.startswith(f"{named}={text}: must ")
     assert wanted in message
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "message"),
     [
         ({"max_bytes": "8g"}, "max_bytes='8g': must be int, such as 1073741824"),
         ({"max_bytes": 8e9}, "max_bytes=8000000000.0: must be int"),
@@ -251,8 +251,8 @@ def test_errors_name_what_was_given_and_what_would_do(
         ({"endpoint": 9000}, "endpoint=9000: must be str | None"),
     ],
 )
-def test_values_of_the_wrong_type(settings: dict[str, Any], told: str) -> None:
-    with pytest.raises(ConfigError, match="^" + re.escape(told)):
+def test_values_of_the_wrong_type(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match="^" + re.escape(message)):
         CacheConfig(**settings)
 
 
@@ -297,32 +297,32 @@ def test_a_file_that_is_no_text(
 
 
 def test_conf_file_in_the_repository_is_the_generated_one() -> None:
-    """Otherwise: python -m sparkcache.config > conf/sparkcache.conf."""
+    """To generate it: python -m sparkcache.config > conf/sparkcache.conf."""
     stored = (ROOT / "conf" / "sparkcache.conf").read_text(encoding="utf-8")
     assert stored == config.conf_file()
 
 
-def test_conf_file_says_the_defaults(conf_file: Callable[[str], Path]) -> None:
-    """Read with every line switched on, it changes nothing."""
+def test_conf_file_has_the_defaults(conf_file: Callable[[str], Path]) -> None:
+    """With every line uncommented, the file changes nothing."""
     conf_file(config.conf_file().replace("\n#spark.", "\nspark."))
     assert config.from_file() == CacheConfig()
 
 
-def test_conf_file_marks_what_a_scan_may_have() -> None:
+def test_conf_file_marks_settings_of_a_scan() -> None:
     for spec in fields(CacheConfig):
         name = config.option_name(spec)
         text, _, _ = config.conf_file().partition(f"\n#spark.sparkcache.{name}")
-        said = text.endswith("(scan)")
-        assert said == (name in config.scan_option_names())
-        assert said != (name in config.node_option_names())
+        is_marked = text.endswith("(scan)")
+        assert is_marked == (name in config.scan_option_names())
+        assert is_marked != (name in config.node_option_names())
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "message"),
     [
         ("runbyte", "unknown option runbyte; did you mean runBytes?"),
         ("xyz", "unknown option xyz; known: ['endpoint', 'runBytes']"),
     ],
 )
-def test_suggest(name: str, told: str) -> None:
-    assert config.suggest(name, frozenset({"runBytes", "endpoint"})) == told
+def test_suggest(name: str, message: str) -> None:
+    assert config.suggest(name, frozenset({"runBytes", "endpoint"})) == message
