@@ -22,7 +22,7 @@ require_spark("4.1", "sparkcache.pipelines")
 
 try:
     from pyspark import pipelines
-    from pyspark.pipelines import *  # noqa: F403 - what there is depends on the version
+    from pyspark.pipelines import *  # noqa: F403 - its names depend on the version
     from pyspark.sql.connect.client import SparkConnectClient
 except ImportError as error:
     raise ConfigError(

@@ -148,17 +148,17 @@ def test_options_come_before_conf_before_file_before_defaults(
         "spark.sparkcache.batchBytes 2k\n"
         "spark.sparkcache.partitionBytes 3k\n"
     )
-    found = CacheConfig.resolve(
+    resolved = CacheConfig.resolve(
         options={"runBytes": "30k"},
         conf={
             "spark.sparkcache.runBytes": "10k",
             "spark.sparkcache.batchBytes": "20k",
         },
     )
-    assert found.run_bytes == 30 << 10
-    assert found.batch_bytes == 20 << 10
-    assert found.partition_bytes == 3 << 10
-    assert found.max_bytes == CacheConfig().max_bytes
+    assert resolved.run_bytes == 30 << 10
+    assert resolved.batch_bytes == 20 << 10
+    assert resolved.partition_bytes == 3 << 10
+    assert resolved.max_bytes == CacheConfig().max_bytes
 
 
 def test_a_base_takes_the_place_of_the_file(conf_file: Callable[[str], Path]) -> None:
@@ -168,11 +168,11 @@ def test_a_base_takes_the_place_of_the_file(conf_file: Callable[[str], Path]) ->
 
 
 def test_options_have_no_case_and_others_are_not_ours() -> None:
-    found = CacheConfig.resolve(
+    resolved = CacheConfig.resolve(
         options={"RUNBYTES": "10k", "topic": "t"},
         conf={"spark.sparkcache.maxBytes": "1m", "spark.sql.shuffle.partitions": "1"},
     )
-    assert found == CacheConfig(run_bytes=10 << 10, max_bytes=1 << 20)
+    assert resolved == CacheConfig(run_bytes=10 << 10, max_bytes=1 << 20)
 
 
 def test_a_conf_of_ours_has_to_be_known() -> None:
@@ -182,10 +182,10 @@ def test_a_conf_of_ours_has_to_be_known() -> None:
 
 def test_an_empty_text_is_none() -> None:
     base = CacheConfig(endpoint="http://127.0.0.1:1", region="eu-west-1")
-    found = CacheConfig.resolve(
+    resolved = CacheConfig.resolve(
         options={"endpoint": ""}, conf={"spark.sparkcache.region": ""}, base=base
     )
-    assert found == CacheConfig()
+    assert resolved == CacheConfig()
 
 
 @pytest.mark.parametrize(

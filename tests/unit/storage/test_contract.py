@@ -37,7 +37,7 @@ def read_range(store: Store, planned: ObjectId, offset: int, size_bytes: int) ->
 
 def names(store: Store) -> list[str]:
     root = f"{store.storage.root}/"
-    uris = [found.uri for found in store.storage.list()]
+    uris = [stored.uri for stored in store.storage.list()]
     assert all(uri.startswith(root) for uri in uris)
     return [uri.removeprefix(root) for uri in uris]
 
@@ -69,7 +69,7 @@ def test_what_is_removed_while_it_is_listed_is_no_error(store: Store) -> None:
     listing = store.storage.list()
     first = next(listing)
     store.remove("b")
-    rest = [found.uri[-1] for found in listing]
+    rest = [stored.uri[-1] for stored in listing]
     assert first.uri[-1] == "a"
     assert rest in (["c"], ["b", "c"])
 
@@ -78,9 +78,9 @@ def test_what_is_removed_while_it_is_listed_is_no_error(store: Store) -> None:
 def test_names_are_taken_as_they_are(store: Store, name: str) -> None:
     store.put(name, DATA)
     assert names(store) == [name]
-    found = store.find(name)
-    assert store.storage.get(found.uri).id == found
-    assert read_all(store.storage.open(found, 0, 10), 10) == DATA[:10]
+    listed = store.find(name)
+    assert store.storage.get(listed.uri).id == listed
+    assert read_all(store.storage.open(listed, 0, 10), 10) == DATA[:10]
 
 
 def test_gets_a_whole_object(store: Store) -> None:
@@ -292,9 +292,9 @@ def test_the_end_of_an_object_comes_with_its_identity(
 ) -> None:
     store.put("name", DATA)
     planned = store.find("name")
-    found = store.storage.get_end(planned.uri, size_bytes)
-    assert found.id == planned
-    assert found.data == DATA[-size_bytes:]
+    end = store.storage.get_end(planned.uri, size_bytes)
+    assert end.id == planned
+    assert end.data == DATA[-size_bytes:]
     with pytest.raises(SourceError):
         store.storage.get_end(f"{store.storage.root}/nothing", size_bytes)
 

@@ -48,8 +48,8 @@ def test_a_directory_with_an_odd_name(tmp_path: Path) -> None:
     directory.mkdir()
     (directory / "x").write_bytes(b"1")
     root = normal_root(f"{directory}/")
-    (found,) = open_storage(root, CacheConfig(), Traffic()).list()
-    assert found.uri == f"{root}/x"
+    (listed,) = open_storage(root, CacheConfig(), Traffic()).list()
+    assert listed.uri == f"{root}/x"
 
 
 def test_links_are_not_followed_in_circles(tmp_path: Path) -> None:
@@ -57,5 +57,5 @@ def test_links_are_not_followed_in_circles(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to(tmp_path)
     (tmp_path / "link").symlink_to(tmp_path / "x")
     storage = open_storage(normal_root(str(tmp_path)), CacheConfig(), Traffic())
-    names = [found.uri.rpartition("/")[2] for found in storage.list()]
+    names = [stored.uri.rpartition("/")[2] for stored in storage.list()]
     assert names == ["link", "x"]

@@ -66,8 +66,8 @@ def test_neighbours_of_the_prefix_are_not_listed(s3: S3Store) -> None:
     s3.put("name", b"x")
     for key in ("prefix", "prefix-name", "prefiy/name", "name"):
         s3.server.put(s3.bucket, key, b"x")
-    (found,) = s3.storage.list()
-    assert found.uri == f"s3://{s3.bucket}/prefix/name"
+    (listed,) = s3.storage.list()
+    assert listed.uri == f"s3://{s3.bucket}/prefix/name"
     root = open_storage(f"s3://{s3.bucket}", CacheConfig(), Traffic())
     assert len(list(root.list())) == 5
 

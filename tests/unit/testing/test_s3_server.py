@@ -124,8 +124,10 @@ def test_environment_replaces_all_aws_variables(
     monkeypatch.setenv("AWS_PROFILE", "mine")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "mine")
     with server.as_environment():
-        found = {key: os.environ[key] for key in os.environ if key.startswith("AWS_")}
-        assert found == server.environment()
+        variables = {
+            key: os.environ[key] for key in os.environ if key.startswith("AWS_")
+        }
+        assert variables == server.environment()
     assert os.environ["AWS_PROFILE"] == os.environ["AWS_ACCESS_KEY_ID"] == "mine"
     assert "AWS_ENDPOINT_URL_S3" not in os.environ
 
