@@ -1,16 +1,16 @@
-# make demo         one topic in S3 and three planned consumers, with and without the cache
+# make demo         three consumers of one topic in S3, without and with the cache
 # make test         all checks: lint, types, import contracts, tests
-# make venv         the environment in .venv, with the versions in constraints.txt
+# make venv         the environment in .venv, with the versions of constraints.txt
 #
 # make test-spark SPARK=4.0   the Spark tests on another Spark: 4.0, 4.1, 4.2 or 4.3
 # make test-lowest            all tests on the lowest versions that pyproject.toml declares
-# make test-newest            all tests on the newest ones, whatever constraints.txt says
-# make test-package           the source distribution and the wheel, built and installed
-# make test-long              the tests that run for minutes, these included
-# make constraints            constraints.txt again, with the newest versions
+# make test-newest            all tests on the newest versions, regardless of constraints.txt
+# make test-package           build, install and test the source distribution and the wheel
+# make test-long              all tests that take minutes, including those of test-package
+# make constraints            update constraints.txt to the newest versions
 
 SHELL := /bin/sh
-# The first Python that will do. PYTHON=... names another.
+# The first suitable Python. Set PYTHON=... to use another one.
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 	$$python -c $(WILL_DO) 2>/dev/null && { echo $$python; break; }; done)
 WILL_DO := 'import ensurepip, sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))'
@@ -30,8 +30,8 @@ $(STAMP): pyproject.toml constraints.txt | python
 	$(call install,.venv,constraints.txt,$(EXTRAS),--group spark)
 	touch $@
 
-# Into an environment, held to a file of constraints: pip, then the checkout and what it
-# needs. Builds are held to it as well. The jar needs no build: see sparkcache/ui/jar.py.
+# Install pip, then the checkout with its dependencies into an environment. A file of
+# constraints applies, also to builds. The jar is not built here: see sparkcache/ui/jar.py.
 define install
 $(1)/bin/python -m pip install --quiet --constraint $(2) --upgrade pip
 HATCH_BUILD_NO_HOOKS=true $(1)/bin/python -m pip install --quiet \
@@ -41,8 +41,8 @@ endef
 demo: venv java
 	$(BIN)/python examples/demo.py
 
-# Unit tests last: they fill the time in which applications start. One more at once than
-# there are cores, since much of the rest waits.
+# Unit tests come last: they fill the time in which applications start. One process more
+# than the usual two cores, since the other tests mostly wait.
 test: lint java
 	$(BIN)/python $(PYTEST)
 
@@ -58,7 +58,7 @@ lint: venv
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# Each in an environment of its own, which is made anew.
+# Each target creates a new environment for itself.
 SPARK ?= 4.2
 test-spark: other := .venv-spark-$(SPARK)
 test-spark: python java
@@ -83,20 +83,20 @@ $(BIN)/uv pip compile pyproject.toml --quiet --universal --upgrade \
 	--no-annotate --no-header --no-emit-index-url --output-file $(1)
 endef
 
-# Of everything that a checkout installs, for all Pythons; uv is in what it makes.
+# Covers all dependencies of a checkout, for all Python versions, including uv itself.
 constraints: python
 	test -x $(BIN)/uv || { $(PYTHON) -m venv .venv && $(BIN)/python -m pip install --quiet uv; }
 	$(call resolve,constraints.txt,--python-version 3.11 --group checkout --group spark)
 
 python:
 	@test -n "$(PYTHON)" || { \
-	echo "make: no Python that will do: install Python 3.11, 3.12 or 3.13 with its venv module" \
-	"(Debian: python3 python3-venv), or name one with PYTHON=/path/to/python3" >&2; exit 1; }
+	echo "make: no suitable Python: install Python 3.11, 3.12 or 3.13 with its venv module" \
+	"(Debian: python3 python3-venv), or set PYTHON=/path/to/python3" >&2; exit 1; }
 
 java:
 	@$(JAVA) -version >/dev/null 2>&1 || { \
 	echo "make: no Java: install a JDK 17 or 21 (Debian: openjdk-17-jdk-headless)," \
-	"or name one with JAVA_HOME" >&2; exit 1; }
+	"or set JAVA_HOME" >&2; exit 1; }
 
 clean:
 	rm -rf .venv .venv-* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

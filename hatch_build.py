@@ -1,4 +1,4 @@
-"""Puts the jar of the Spark plugin into the wheel, if there is a JDK to make it."""
+"""Build hook that adds the jar of the Spark plugin to the wheel, if a JDK is found."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
 class JarHook(BuildHookInterface[Any]):
-    """Compiles the plugin. An editable install builds it when it is first wanted."""
+    """Compiles the plugin. An editable install compiles it on first use instead."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Add the jar, which is built outside of the sources."""
+        """Build the jar outside of the source tree and add it to the wheel."""
         if version == "editable":
             return
         ui = Path(self.root, "sparkcache", "ui")
@@ -23,7 +23,7 @@ class JarHook(BuildHookInterface[Any]):
         try:
             runpy.run_path(str(ui / "jar.py"))["build"](jar)
         except FileNotFoundError as error:
-            self.app.display_warning(f"no tab in Spark's UI: {error}")
+            self.app.display_warning(f"the wheel has no tab for Spark's UI: {error}")
             return
         build_data["force_include"][str(jar)] = "sparkcache/ui/sparkcache.jar"
 
@@ -33,6 +33,6 @@ class JarHook(BuildHookInterface[Any]):
         build_data: dict[str, Any],
         artifact_path: str,
     ) -> None:
-        """Leave nothing behind."""
+        """Remove the temporary directory."""
         if hasattr(self, "_directory"):
             self._directory.cleanup()

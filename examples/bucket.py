@@ -1,4 +1,4 @@
-"""The bucket of the examples: a topic is put into it, and what it sends is counted."""
+"""The bucket of the examples: stores a topic, and counts the bytes that are read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ URL = f"s3://{BUCKET}"
 def offload(
     server: S3Server, size_bytes: int, ledgers: range, topic: str = shop.TOPIC
 ) -> tuple[int, int]:
-    """Put ledgers of a topic into the bucket; return their bytes and messages."""
+    """Store ledgers of a topic in the bucket; return their bytes and messages."""
     data_bytes = messages = 0
     for stored, count in shop.offloaded(topic, size_bytes, ledgers):
         server.put(BUCKET, stored.key, stored.data, stored.metadata)
@@ -29,7 +29,7 @@ def offload(
 
 
 def sent(server: S3Server) -> ObjectCount:
-    """Return what was read so far of ledgers, without their indexes and listings."""
+    """Return the counts of reads of ledgers so far, without indexes and listings."""
     total = ObjectCount()
     for name, count in server.counts().items():
         if not name.endswith(("/", "-index")):

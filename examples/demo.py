@@ -1,18 +1,18 @@
-"""The main job: three consumers of one topic in S3, without a cache and with it.
+"""The main example: three consumers of one topic in S3, without and with the cache.
 
     python examples/demo.py [--mib 64] [--latency-ms 20] [--warm-ups 1] [--json]
 
 Takes about a minute on two cores.
 
-Everything runs on this machine: an S3 server (moto), which waits a little before it
-answers, as S3 does, and counts what it sends; and Spark with two cores. The topic is
-written as a Pulsar broker offloads it. Each consumer reads all of it.
+Everything runs on this machine: an S3 server (moto), which delays its responses a
+little, as S3 does, and counts the bytes it sends; and Spark with two cores. The topic
+is written as a Pulsar broker offloads it. Each consumer reads the whole topic.
 
-Both ways are first gone once with a small topic. So the seconds told are those of the
-jobs: neither the start of Spark is among them nor that of the cache. With --warm-ups 0
-the start of the cache is, and all else that is slow only once.
+Both ways are run once with a small topic first. So the reported seconds are those of
+the jobs, without the start of Spark and of the cache. With --warm-ups 0 they include
+the start of the cache and everything else that is slow only once.
 
-The last line of the output is one JSON object; with --json it is all of it.
+The last line of the output is one JSON object; with --json it is the whole output.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ LEDGERS = range(1, 5)
 
 
 class Demo:
-    """A bucket, a session, and the same job done in several ways."""
+    """A bucket, a session, and the same job run in two ways."""
 
     def __init__(
         self, server: S3Server, spark: SparkSession, progress: Progress
@@ -62,20 +62,20 @@ class Demo:
         self._spark = spark
         self._progress = progress
 
-    def without(self, topic: str, told: str = "") -> Way:
-        """Run the consumers one after another, as they are."""
+    def without(self, topic: str, label: str = "") -> Way:
+        """Run the consumers one after another, without the cache."""
         frames = self._frames(self._load(topic, enabled="false"))
         began = time.perf_counter()
-        readings, asking_s = self._run(frames, told)
-        return Way(readings, time.perf_counter() - began - asking_s)
+        readings, counting_s = self._run(frames, label)
+        return Way(readings, time.perf_counter() - began - counting_s)
 
-    def with_cache(self, topic: str, told: str = "") -> Way:
-        """Run them planned."""
+    def with_cache(self, topic: str, label: str = "") -> Way:
+        """Run the consumers one after another as a plan, with the cache."""
         frames = self._frames(self._load(topic))
         began = time.perf_counter()
         with sparkcache.plan(*frames.values()):
-            readings, asking_s = self._run(frames, told)
-        return Way(readings, time.perf_counter() - began - asking_s)
+            readings, counting_s = self._run(frames, label)
+        return Way(readings, time.perf_counter() - began - counting_s)
 
     def _load(self, topic: str, **options: str) -> DataFrame:
         return (
@@ -90,19 +90,19 @@ class Demo:
         return {name: job(orders) for name, job in shop.CONSUMERS.items()}
 
     def _run(
-        self, frames: dict[str, DataFrame], told: str
+        self, frames: dict[str, DataFrame], label: str
     ) -> tuple[list[Reading], float]:
-        """Run the consumers; return also how long it took to ask for the counts."""
-        shown = self._progress.add_task(told, total=len(frames), visible=bool(told))
-        readings, asking_s = [], 0.0
+        """Run the consumers; return also the time spent on requesting counts."""
+        task = self._progress.add_task(label, total=len(frames), visible=bool(label))
+        readings, counting_s = [], 0.0
         for name, frame in frames.items():
-            asked = time.perf_counter()
+            started = time.perf_counter()
             before, metrics = sent(self._server), self._metrics()
             began = time.perf_counter()
             result = [tuple(row) for row in frame.collect()]
             ended = time.perf_counter()
             after, used = sent(self._server), self._metrics() - metrics
-            asking_s += began - asked + time.perf_counter() - ended
+            counting_s += began - started + time.perf_counter() - ended
             readings.append(
                 Reading(
                     name,
@@ -115,8 +115,8 @@ class Demo:
                     result=result,
                 )
             )
-            self._progress.advance(shown)
-        return readings, asking_s
+            self._progress.advance(task)
+        return readings, counting_s
 
     def _metrics(self) -> Metrics:
         return sum(node_metrics(self._spark).values(), Metrics())
@@ -125,26 +125,26 @@ class Demo:
 def run(
     mib: int, latency_s: float, warm_ups: int, progress: Progress, log: Path
 ) -> tuple[Way, ...]:
-    """Write the topic; read it both ways. Return them, and what was written."""
+    """Write the topic; read it both ways. Return both, and what was written."""
     with S3Server() as server, server.as_environment():
         server.create_bucket(BUCKET)
-        shown = progress.add_task("writing the topic", total=len(LEDGERS) + 1)
+        task = progress.add_task("writing the topic", total=len(LEDGERS) + 1)
         offload(server, mib * MIB // 8, range(100, 101), WARM_UP)
-        progress.advance(shown)
+        progress.advance(task)
         written = []
         for ledger in LEDGERS:
             size_bytes = mib * MIB // len(LEDGERS)
             written.append(offload(server, size_bytes, range(ledger, ledger + 1)))
-            progress.advance(shown)
+            progress.advance(task)
         server.behave(latency_s=latency_s)
-        shown = progress.add_task("starting Spark, warming up", total=1 + 2 * warm_ups)
+        task = progress.add_task("starting Spark, warming up", total=1 + 2 * warm_ups)
         builder = SparkSession.builder.appName("sparkcache demo")
         with started_spark(builder, log) as spark:
-            progress.advance(shown)
+            progress.advance(task)
             demo = Demo(server, spark, progress)
             for way in [demo.without, demo.with_cache] * warm_ups:
                 way(WARM_UP)
-                progress.advance(shown)
+                progress.advance(task)
             server.forget()
             without = demo.without(shop.TOPIC, "reading without a cache")
             with_cache = demo.with_cache(shop.TOPIC, "reading with sparkcache")
@@ -154,52 +154,58 @@ def run(
 def main() -> int:
     """Run the demo; return the exit status."""
     parser = argparse.ArgumentParser(
-        description="Three consumers of one topic, without a cache and with it."
+        description="Three consumers of one topic, without and with the cache."
     )
     parser.add_argument("--mib", type=int, default=64, help="size of the topic")
     parser.add_argument(
         "--latency-ms",
         type=float,
         default=20.0,
-        help="how long the S3 server waits before it answers",
+        help="how long the S3 server waits before it responds",
     )
     parser.add_argument(
         "--warm-ups",
         type=int,
         default=1,
-        help="how often both ways are gone before, with a small topic",
+        help="how often both ways are run first with a small topic",
     )
     parser.add_argument("--json", action="store_true", help="print nothing but JSON")
-    given = parser.parse_args()
-    console = Console(quiet=given.json)
+    arguments = parser.parse_args()
+    console = Console(quiet=arguments.json)
     progress = Progress(
         TextColumn("{task.description:<28}"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
         console=console,
-        disable=given.json,
+        disable=arguments.json,
     )
     with tempfile.TemporaryDirectory(prefix="sparkcache-demo-") as directory:
         log = Path(directory) / "spark.log"
         try:
             with progress:
                 ways = run(
-                    given.mib, given.latency_ms / 1000, given.warm_ups, progress, log
+                    arguments.mib,
+                    arguments.latency_ms / 1000,
+                    arguments.warm_ups,
+                    progress,
+                    log,
                 )
-            found = report.summary(given.mib, given.latency_ms, given.warm_ups, *ways)
-            fine = report.is_as_promised(found)
+            result = report.summary(
+                arguments.mib, arguments.latency_ms, arguments.warm_ups, *ways
+            )
+            succeeded = report.is_as_promised(result)
         except BaseException:
-            fine = False
+            succeeded = False
             raise
         finally:
-            if not fine and log.exists():
+            if not succeeded and log.exists():
                 sys.stderr.write(log.read_text(errors="replace"))
-    for table in report.tables(found):
+    for table in report.tables(result):
         console.print(table)
-    console.print(report.remarks(found))
-    print(json.dumps(found))
-    return 0 if fine else 1
+    console.print(report.remarks(result))
+    print(json.dumps(result))
+    return 0 if succeeded else 1
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the demo has found: as one record, and as tables."""
+"""The results of the demo, as one record and as tables."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What one consumer has read, and what that took.
+    """What one consumer read, and how much the server had to send.
 
     Attributes:
-        consumer: Its name.
-        rows: Messages of the topic that it has counted.
-        runs: Runs that its tasks asked the cache for.
-        hits: Those of them that were in memory.
-        gets: GET requests for data objects that the server has seen.
-        bytes: Bytes of data objects that the server has sent.
-        seconds: From the action to its result.
-        result: Its result.
+        consumer: Name of the consumer.
+        rows: Messages of the topic that it counted.
+        runs: Runs that its tasks requested from the cache.
+        hits: Requested runs that were in memory.
+        gets: GET requests for data objects that the server received.
+        bytes: Bytes of data objects that the server sent.
+        seconds: Time from the action to its result.
+        result: The rows of the result.
 
     """
 
@@ -44,8 +44,8 @@ class Way:
     """One of the ways to run all consumers.
 
     Attributes:
-        readings: One for each consumer.
-        seconds: Of all of them, and of planning them.
+        readings: One reading for each consumer.
+        seconds: Time for all consumers, including planning.
 
     """
 
@@ -53,7 +53,7 @@ class Way:
     seconds: float
 
     def total(self, name: str) -> int:
-        """Return the sum of something over the consumers."""
+        """Return the sum of an attribute over all readings."""
         return sum(getattr(reading, name) for reading in self.readings)
 
 
@@ -65,7 +65,7 @@ def summary(
     with_cache: Way,
     written: list[tuple[int, int]],
 ) -> dict[str, Any]:
-    """Return what the last line says."""
+    """Return the record that the demo prints as its last line."""
     rows = sum(messages for _, messages in written)
     counted = {r.rows for way in (without, with_cache) for r in way.readings}
     results = [[r.result for r in way.readings] for way in (without, with_cache)]
@@ -86,21 +86,21 @@ def summary(
         "mib": mib,
         "latency_ms": latency_ms,
         "warm_ups": warm_ups,
-        "without": [_told(reading) for reading in without.readings],
-        "with": [_told(reading) for reading in with_cache.readings],
+        "without": [_record(reading) for reading in without.readings],
+        "with": [_record(reading) for reading in with_cache.readings],
     }
 
 
-def _told(reading: Reading) -> dict[str, Any]:
-    told = asdict(reading)
-    del told["result"]
-    return told | {"seconds": round(reading.seconds, 3)}
+def _record(reading: Reading) -> dict[str, Any]:
+    record = asdict(reading)
+    del record["result"]
+    return record | {"seconds": round(reading.seconds, 3)}
 
 
-def tables(found: dict[str, Any]) -> Iterator[Table]:
+def tables(results: dict[str, Any]) -> Iterator[Table]:
     """Yield a table for each way."""
     for key, title in (("without", "Without a cache"), ("with", "With sparkcache")):
-        readings = found[key]
+        readings = results[key]
         table = Table(title=title, title_justify="left", min_width=72)
         table.add_column("consumer")
         for name in ("rows", "runs", "hits", "GETs", "MiB from S3", "seconds"):
@@ -112,24 +112,24 @@ def tables(found: dict[str, Any]) -> Iterator[Table]:
             for name in ("rows", "runs", "hits", "gets", "bytes")
         }
         table.add_section()
-        table.add_row("total", *_cells(total, found[f"seconds_{key}"]), style="bold")
+        table.add_row("total", *_cells(total, results[f"seconds_{key}"]), style="bold")
         yield table
 
 
-def remarks(found: dict[str, Any]) -> str:
-    """Return what is to be known of the tables."""
-    rows = "Rows are equal." if found["rows_equal"] else "[red]Rows differ.[/red]"
+def remarks(results: dict[str, Any]) -> str:
+    """Return notes on the tables."""
+    rows = "Rows are equal." if results["rows_equal"] else "[red]Rows differ.[/red]"
     warm = (
-        "Both ways were warmed up with a small\ntopic: the start of Spark and of the "
-        "cache is not in the seconds."
-        if found["warm_ups"]
-        else "The start of\nthe cache is in the seconds, there was no warm-up."
+        "Both ways were warmed up with a small\ntopic: the seconds do not include the "
+        "start of Spark and of the cache."
+        if results["warm_ups"]
+        else "There was no\nwarm-up: the seconds include the start of the cache."
     )
     return (
-        f"{rows} The topic has {found['topic_bytes'] / MIB:.1f} MiB in "
-        f"{found['ledgers']} ledgers.\n"
-        f"S3 answers after {found['latency_ms']:g} ms. {warm}\n"
-        "Runs that were asked for while they were on their way are no hits."
+        f"{rows} The topic has {results['topic_bytes'] / MIB:.1f} MiB in "
+        f"{results['ledgers']} ledgers.\n"
+        f"S3 responds after {results['latency_ms']:g} ms. {warm}\n"
+        "Requests for runs that were still being loaded do not count as hits."
     )
 
 
@@ -144,6 +144,8 @@ def _cells(counts: dict[str, Any], seconds: float) -> list[str]:
     ]
 
 
-def is_as_promised(found: dict[str, Any]) -> bool:
-    """Tell whether every byte came once, and every row is what it was without."""
-    return bool(found["rows_equal"] and found["bytes_with"] == found["topic_bytes"])
+def is_as_promised(results: dict[str, Any]) -> bool:
+    """Return whether every byte was sent once, and all rows are equal."""
+    return bool(
+        results["rows_equal"] and results["bytes_with"] == results["topic_bytes"]
+    )

@@ -1,4 +1,4 @@
-"""A session for the examples: what its JVM has to say goes to a file."""
+"""A session for the examples, whose JVM logs to a file."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ appender.console.layout.pattern = %d %p %c: %m%n%ex
 
 @contextmanager
 def started_spark(builder: SparkSession.Builder, log: Path) -> Iterator[SparkSession]:
-    """Start a session with two cores, whose JVM writes to a log."""
+    """Start a session with two cores, whose JVM logs to a file."""
     log4j = log.with_suffix(".properties")
     log4j.write_text(_LOG4J)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -51,12 +51,12 @@ def started_spark(builder: SparkSession.Builder, log: Path) -> Iterator[SparkSes
 
 @contextmanager
 def errors_to(log: Path) -> Iterator[None]:
-    """Let what is started in the block write its standard error to a file."""
-    ours = os.dup(2)
+    """Redirect standard error to a file, also for processes started in the block."""
+    original = os.dup(2)
     with log.open("ab") as file:
         os.dup2(file.fileno(), 2)
     try:
         yield
     finally:
-        os.dup2(ours, 2)
-        os.close(ours)
+        os.dup2(original, 2)
+        os.close(original)

@@ -1,4 +1,4 @@
-"""A shop: the orders of its topic, and three jobs that read them."""
+"""A shop: generates the orders of its topic, and defines jobs that read them."""
 
 from __future__ import annotations
 
@@ -89,19 +89,19 @@ def offloaded(
 ) -> Iterator[tuple[StoredObject, int]]:
     """Yield the objects of a topic as a Pulsar broker offloads them.
 
-    About `size_bytes` in all; each object comes with the number of its messages, an
-    index with none.
+    The objects have about `size_bytes` in all. Each one comes with the number of its
+    messages, which is 0 for an index.
     """
     for ledger_id in ledger_ids:
         messages = orders(seed=ledger_id)
         entries: list[bytes] = []
-        left_bytes = size_bytes // len(ledger_ids)
-        while left_bytes > 0 or not entries:
+        remaining_bytes = size_bytes // len(ledger_ids)
+        while remaining_bytes > 0 or not entries:
             batch = tuple(next(messages) for _ in range(MESSAGES_PER_ENTRY))
             time_ms = _FIRST_TIME_MS + (ledger_id << 24) + len(entries) * 1000
             entry = Entry(batch, codec=Codec.LZ4, publish_time_ms=time_ms).encode()
             entries.append(entry)
-            left_bytes -= len(entry)
+            remaining_bytes -= len(entry)
         data, index = ledger_objects(
             topic, ledger_id, entries, max_block_bytes=BLOCK_BYTES
         )
@@ -110,7 +110,7 @@ def offloaded(
 
 
 def fraud(orders: DataFrame) -> DataFrame:
-    """How many orders of each country look like fraud."""
+    """Count the orders of each country that look like fraud."""
     order = _fields(
         orders,
         "customer struct<country: string>, payment struct<country: string, "
@@ -122,8 +122,8 @@ def fraud(orders: DataFrame) -> DataFrame:
         (F.col("total_cents") > 150_000, 20),
     ]
     score: Column = F.lit(0)
-    for is_so, worth in points:
-        score = score + F.when(is_so, worth).otherwise(0)
+    for condition, weight in points:
+        score = score + F.when(condition, weight).otherwise(0)
     return (
         order.select(F.col("customer.country").alias("country"), score.alias("score"))
         .groupBy("country")
@@ -137,7 +137,7 @@ def fraud(orders: DataFrame) -> DataFrame:
 
 
 def billing(orders: DataFrame) -> DataFrame:
-    """What each merchant is owed, by currency."""
+    """Add up what each merchant is owed, by currency."""
     order = _fields(orders, "merchant string, currency string, total_cents long")
     return (
         order.groupBy("merchant", "currency")
@@ -147,7 +147,7 @@ def billing(orders: DataFrame) -> DataFrame:
 
 
 def features(orders: DataFrame) -> DataFrame:
-    """What a model is told of groups of customers."""
+    """Compute the features of groups of customers for a model."""
     order = _fields(
         orders,
         "customer struct<id: int>, lines array<struct<quantity: int, "
@@ -169,7 +169,7 @@ def features(orders: DataFrame) -> DataFrame:
 
 
 def archive(orders: DataFrame) -> DataFrame:
-    """The orders themselves, one row each, as a table has them."""
+    """Extract the orders themselves, one row each, for a table."""
     order = _fields(
         orders,
         "order string, number long, customer struct<id: int, country: string>, "

@@ -1,16 +1,17 @@
-"""Two streams and a back-fill of one topic, which grows meanwhile: each byte once.
+"""Two streams and a back-fill of one growing topic, which fetch each byte once.
 
     python examples/streaming.py [--mib 6]
 
 Takes about a minute on two cores, most of it the start of Spark. It shows
 
 - `readStream`: two queries that each read the topic from its beginning, in batches of
-  a few MiB, and go on as ledgers are offloaded;
-- that a stream is a consumer like any other: what the two and a planned back-fill read
-  is fetched once, wherever each of them is;
-- that together the batches of a query have the rows of one batch read.
+  a few MiB, and continue as further ledgers are offloaded;
+- that a stream is a consumer like any other: data that the two streams and a planned
+  back-fill read is fetched once, however far each of them has read;
+- that all batches of a query together have the rows of one batch read.
 
-Everything runs on this machine: an S3 server, which counts what it sends, and Spark.
+Everything runs on this machine: an S3 server, which counts the bytes it sends, and
+Spark.
 The last line of the output is one JSON object.
 """
 
@@ -39,7 +40,7 @@ THIRD_ATTEMPT = "cast(value as string) like '%\"attempts\": 3%'"
 
 
 def start(orders: DataFrame, name: str, directory: Path) -> StreamingQuery:
-    """Start a query that writes what it reads to files, from where it left off."""
+    """Start a query that writes its rows to files, from its last checkpoint."""
     return (
         orders.writeStream.queryName(name)
         .format("parquet")
@@ -51,7 +52,7 @@ def start(orders: DataFrame, name: str, directory: Path) -> StreamingQuery:
 def run(
     server: S3Server, spark: SparkSession, mib: int, directory: Path
 ) -> dict[str, Any]:
-    """Do it; return what was found."""
+    """Run the streams and the back-fill; return the results."""
     topic_bytes, messages = offload(server, mib * MIB, range(1, 4))
     stream = (
         spark.readStream.format("sparkcache")
@@ -75,7 +76,7 @@ def run(
         query.stop()
     archived = spark.read.parquet(str(directory / "archive" / "rows")).count()
     alerted = spark.read.parquet(str(directory / "alerts" / "rows")).count()
-    every = orders.load(URL).filter(THIRD_ATTEMPT)
+    alerts_read = orders.load(URL).filter(THIRD_ATTEMPT)
     return {
         "billed_rows": billed and billed[0],
         "archived_rows": archived,
@@ -83,7 +84,7 @@ def run(
         "rows_before": messages,
         "batches": sum(rows > 0 for rows in progress),
         "alerts": alerted,
-        "alerts_of_one_batch_read": every.count(),
+        "alerts_of_one_batch_read": alerts_read.count(),
         "topic_bytes": topic_bytes + later_bytes,
         "fetched_bytes": fetched,
     }
@@ -106,21 +107,21 @@ def main() -> int:
             .config("spark.sql.shuffle.partitions", "2")
         )
         spark = sparkcache.configure(builder).getOrCreate()
-        # What was read waits a minute for consumers that begin later.
+        # Runs that were read are held for a minute, for consumers that start later.
         sparkcache.install(spark, sparkcache.CacheConfig(ttl_after_read_s=60))
         spark.sparkContext.setLogLevel("ERROR")
         try:
-            found = run(server, spark, mib, Path(directory))
+            result = run(server, spark, mib, Path(directory))
         finally:
             spark.stop()
-    print(f"{found['rows']} orders, in {found['batches']} batches of each stream;")
-    print(f"{found['alerts']} of them are to be looked at.")
+    print(f"{result['rows']} orders, in {result['batches']} batches of each stream;")
+    print(f"{result['alerts']} of them need attention.")
     print(
-        f"Three consumers read {found['topic_bytes'] / MIB:.1f} MiB each; the server "
-        f"sent {found['fetched_bytes'] / MIB:.1f} MiB in all."
+        f"Three consumers read {result['topic_bytes'] / MIB:.1f} MiB each; the server "
+        f"sent {result['fetched_bytes'] / MIB:.1f} MiB in all."
     )
-    print(json.dumps(found))
-    return 0 if found["archived_rows"] == found["rows"] else 1
+    print(json.dumps(result))
+    return 0 if result["archived_rows"] == result["rows"] else 1
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """A distributed read-through cache for topics in object storage, for Spark.
 
-The names below are imported when they are first used: a node and its loaders import
-this package too, and live without Spark.
+The public names are imported on first use, because a node and its loaders import this
+package too and run without Spark.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Arrow arrays of what lies in a buffer, made without a Python object per value."""
+"""Build Arrow arrays from ranges of a buffer, without a Python object per value."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MAX_MILLIS = (1 << 63) // 1000 - 1
 
 @dataclass(slots=True)
 class Ranges:
-    """A range of the buffer per lane; empty where it is not present."""
+    """One range of the buffer per row; empty where the value is not present."""
 
     start: Ints
     length: Ints
@@ -57,8 +57,8 @@ def binary(buffer: Bytes, ranges: Ranges) -> pa.Array:
 def string(buffer: Bytes, ranges: Ranges) -> pa.Array:
     """Copy ranges of a buffer to a string array.
 
-    What is not UTF-8 is replaced by U+FFFD, as Java does: a client that is not
-    written in Java may have put any bytes there.
+    Invalid UTF-8 is replaced by U+FFFD, as Java does: clients that are not written in
+    Java may have stored any bytes.
     """
     array = binary(buffer, ranges)
     try:
@@ -81,9 +81,9 @@ def int32(values: Ints, present: Bools | None = None) -> pa.Array:
 
 
 def timestamp(millis: Ints, present: Bools | None = None) -> pa.Array:
-    """Return a timestamp array; null where not present, or beyond microseconds.
+    """Return a timestamp array; null where not present, or too large for microseconds.
 
-    Such times occur: producers that take nanoseconds for milliseconds.
+    Such times occur: some producers write nanoseconds in place of milliseconds.
     """
     fits = (millis >= -_MAX_MILLIS) & (millis <= _MAX_MILLIS)
     present = fits if present is None else fits & present
@@ -91,14 +91,15 @@ def timestamp(millis: Ints, present: Bools | None = None) -> pa.Array:
 
 
 def constant(value: str | int | None, type_: pa.DataType, rows: int) -> pa.Array:
-    """Return an array of one value again and again."""
+    """Return an array that repeats one value."""
     return pa.repeat(pa.scalar(value, type_), rows)
 
 
 def maps(row: Ints, keys: pa.Array, values: pa.Array, rows: int) -> pa.Array:
-    """Return a map<string, string> array; `row` says, ascending, whose a pair is.
+    """Return a map<string, string> array of the pairs of keys and values.
 
-    Of pairs with the same key the last one counts, as clients read them.
+    `row` is the row of each pair, ascending. Of pairs with the same row and key the
+    last one is kept, as clients read them.
     """
     last = last_of_each(row, keys)
     if len(last) < len(row):
@@ -109,7 +110,7 @@ def maps(row: Ints, keys: pa.Array, values: pa.Array, rows: int) -> pa.Array:
 
 
 def last_of_each(row: Ints, keys: pa.Array) -> Ints:
-    """Return where the last pair of each row and key is, ascending."""
+    """Return the indexes of the last pair of each row and key, ascending."""
     if not (row[1:] == row[:-1]).any():
         return np.arange(len(row))
     encoded = keys.dictionary_encode()
@@ -120,26 +121,26 @@ def last_of_each(row: Ints, keys: pa.Array) -> Ints:
 
 
 def fixed(type_: pa.DataType, values: np.ndarray, present: Bools | None) -> pa.Array:
-    """Return an array of the bits in `values`; null where not present."""
+    """Return an array of a fixed-width type over `values`; null where not present."""
     validity = None if present is None or present.all() else bitmap(present)
     buffers = [validity, pa.py_buffer(values)]
     return pa.Array.from_buffers(type_, len(values), buffers)
 
 
 def bitmap(present: Bools) -> pa.Buffer:
-    """Return what tells Arrow which values are there."""
+    """Return the validity bitmap of an Arrow array."""
     return pa.py_buffer(np.packbits(present, bitorder="little"))
 
 
 def compact(buffer: Bytes, start: Ints, length: Ints) -> pa.Buffer:
-    """Copy ranges of a buffer one behind the other."""
+    """Copy ranges of a buffer to a contiguous buffer."""
     if not len(start):
         return pa.py_buffer(b"")
     end = start + length
     if (start[1:] < end[:-1]).any():
         return pa.py_buffer(_gather(buffer, start, length))
-    # Seen as an array whose even elements are the ranges and whose odd ones are the
-    # gaps between them, it is for Arrow to take the even ones, by memcpy.
+    # View the buffer as an array whose even elements are the ranges and whose odd
+    # elements are the gaps. Arrow then takes the even ones by memcpy.
     offsets = np.empty(2 * len(start), np.int64)
     offsets[0::2], offsets[1::2] = start, end
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(buffer)]
@@ -148,7 +149,7 @@ def compact(buffer: Bytes, start: Ints, length: Ints) -> pa.Buffer:
 
 
 def _gather(buffer: Bytes, start: Ints, length: Ints) -> Bytes:
-    """Do the same in any order, byte by byte."""
+    """Copy ranges that overlap or are out of order, byte by byte."""
     total = int(length.sum())
     shift = np.repeat(start - (np.cumsum(length) - length), length)
     gathered: Bytes = buffer[np.arange(total) + shift]

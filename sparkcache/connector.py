@@ -1,24 +1,24 @@
-"""The seam that a kind of topic implements.
+"""The interface that a connector implements, one connector per storage format.
 
-A connector knows one format. It finds the ledgers of a topic, says where their
-extents and runs lie, cuts a stream of bytes into runs, and decodes a run to Arrow.
-It neither caches nor counts, and does all its reading through a `Storage`.
+A connector finds the ledgers of a topic, computes the offsets of their extents and
+runs, splits a stream of bytes into runs, and decodes a run to Arrow. It does not cache
+or count anything, and it reads only through a `Storage`.
 
-The way of the data:
+The steps, with their inputs and results:
 
-    pin         options, storage     -> options that no later change alters
-    catalog     options, storage     -> a Catalog: which topics there are
+    pin         options, storage     -> options that later changes do not affect
+    catalog     options, storage     -> a Catalog: the topics that exist
     snapshot    a topic              -> a Snapshot: its ledgers and their extents
-    changes     a mark               -> what a stream of a table has not read
-    prune       extents, times       -> those that may have entries of these times
+    changes     a mark               -> what a stream of a table has not read yet
+    prune       extents, times       -> the extents that may contain these times
     runs        an extent            -> its runs, by arithmetic alone
-    split       a stream of bytes    -> the raw bytes of one run after another
-    decode      one raw run          -> record batches: what is cached
-    resolve     one decoded run      -> its rows
+    split       a stream of bytes    -> the raw bytes of each run, in order
+    decode      one raw run          -> record batches: these are cached
+    resolve     one decoded run      -> the rows of the scan
 
-Splitting and decoding are two steps because a load may pass over runs that are
-held already, and must not pay for decoding them. Resolving is a third, since what a run
-holds may have to do with others: it is done by who reads, after the cache.
+Splitting and decoding are separate steps because a load may skip runs that are already
+held, and must not pay for decoding them. Resolving is a third step because the rows of
+a run may depend on other runs: the reader resolves runs after they leave the cache.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ ENTRY_POINT_GROUP = "sparkcache.connectors"
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """An object: its identity, its user metadata, its bytes or the last of them."""
+    """An object: its identity, its user metadata, and all or the last of its bytes."""
 
     id: ObjectId
     metadata: Mapping[str, str]
@@ -63,49 +63,49 @@ class ByteStream(Protocol):
 
     @property
     def position(self) -> int:
-        """Offset in the object of the byte that the next `read` begins with."""
+        """Offset in the object of the first byte that the next `read` returns."""
 
     def read(self, size_bytes: int) -> bytes:
-        """Return the next bytes: at most `size_bytes`, none only at the end."""
+        """Return the next bytes, at most `size_bytes`; empty only at the end."""
 
     def close(self) -> None:
-        """Give up the rest."""
+        """Close the stream; the remaining bytes are not read."""
 
 
 class Storage(Protocol):
-    """Reads objects below one root. Raises SourceError, and nothing else."""
+    """Reads objects below one root. Raises no error except SourceError."""
 
     @property
     def root(self) -> str:
-        """The URI that all names are relative to, without a slash at the end."""
+        """The URI that all object names are relative to, without a trailing slash."""
 
     def list(self) -> Iterator[ObjectId]:
-        """Yield every object below the root, in the order of their names."""
+        """Yield every object below the root, ordered by name."""
 
     def get(self, uri: str) -> StoredObject:
         """Read a whole object."""
 
     def get_end(self, uri: str, size_bytes: int) -> StoredObject:
-        """Read the last bytes of an object: that many, or all that it has."""
+        """Read the last `size_bytes` of an object, or all of a shorter one."""
 
     def access(self) -> Mapping[str, str]:
-        """Return how a library with a way of its own reaches the root.
+        """Return the settings with which another library can access the root.
 
-        By the names that the object_store library has for endpoint, region and
-        credentials. Those are secrets: not to be kept or shown.
+        The keys are those of the object_store library for endpoint, region and
+        credentials. Credentials are secrets: do not store or print them.
         """
 
     def open(self, object_id: ObjectId, offset: int, size_bytes: int) -> ByteStream:
         """Read a range of exactly this version of an object, in one request.
 
-        Of one without a version, whatever is there by now; that all of the range is
-        there is made sure of in any case. For no bytes no request is made.
+        An object without a version is read in its current state. In both cases a range
+        that is not completely there is an error. An empty range makes no request.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerMap:
-    """A ledger and where its extents lie, in the order of their entries."""
+    """A ledger and its extents, ordered by their entries."""
 
     ledger: Ledger
     extents: tuple[Extent, ...]
@@ -113,10 +113,10 @@ class LedgerMap:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A topic at the moment of planning.
+    """The ledgers and extents of a topic at the time a query is planned.
 
     Attributes:
-        ledgers: In the order of their ids.
+        ledgers: The ledgers with their extents, ordered by ledger id.
         losses: Entries known to be missing.
 
     """
@@ -127,14 +127,14 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class RawRun:
-    """A run as it is stored.
+    """A run as it is stored, cut out of an extent and not decoded yet.
 
     Attributes:
         run: Its entries.
-        offset: Its first byte in the object: where a later load may begin; -1 if it
-            can be had with all of its extent alone.
+        offset: Offset of its first byte in the object, where a later load may begin;
+            -1 if it can only be read together with its whole extent.
         data: Its bytes; may be a view of a larger buffer.
-        losses: Entries of it that could not be cut out.
+        losses: Entries of the run that could not be cut out.
 
     """
 
@@ -146,11 +146,15 @@ class RawRun:
 
 @dataclass(frozen=True, slots=True)
 class DecodedRun:
-    """A run as it is cached, or as its rows were resolved: entries ascending.
+    """A decoded run, as it is cached, or with its rows resolved; entries ascending.
 
-    The batches have one schema, the connector's, which while they are cached may have
-    further columns behind. `undecided` are entries with rows that were left out since
-    nothing that is there yet tells whether they are any.
+    Attributes:
+        batches: Record batches with the connector's schema. Cached batches may have
+            additional columns after those of the schema.
+        losses: Entries that cannot be delivered.
+        undecided: Entries whose rows were left out because the data stored so far does
+            not decide whether they are visible.
+
     """
 
     batches: list[pa.RecordBatch]
@@ -160,11 +164,11 @@ class DecodedRun:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which topics a scan is of: by their names, or by a pattern.
+    """The topics that a scan reads, by name or by pattern.
 
     Attributes:
         names: Full names, as `Connector.topic_name` returns them.
-        pattern: What a topic's full name matches as a whole.
+        pattern: Must match the whole full name of a topic.
 
     """
 
@@ -178,19 +182,19 @@ class Selection:
 
 
 Mark: TypeAlias = "Mapping[str, int | str | bool]"
-"""How far a stream has come in a table; as JSON has it.
+"""How far a stream has read a table, as a JSON object.
 
-The names `reached` and `since` it leaves to offsets, in which they stand beside it.
+The keys `reached` and `since` are reserved: a stored offset adds them to the mark.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a stream reads next, as a whole.
+    """One change of a table, which a stream reads as a whole.
 
     Attributes:
-        after: Where a stream is that has read it.
-        ledger: What there is to read; None if nothing of it is wanted.
+        after: The mark of a stream that has read this change.
+        ledger: The ledger to read; None if the stream wants none of its rows.
 
     """
 
@@ -199,159 +203,167 @@ class Change:
 
 
 class Changes(Protocol):
-    """Changes in order, looked up as they are asked for. Raises SourceError.
+    """Iterator over changes in order, which looks each one up on demand.
 
-    One that could not be looked up is looked up again when it is asked for again.
+    Raises SourceError if a change cannot be looked up; the next call tries it again.
 
     Attributes:
-        until: Where a stream is that has read them all.
+        until: The mark of a stream that has read all of these changes.
 
     """
 
     until: Mark
 
     def __iter__(self) -> Iterator[Change]:
-        """Return them, from the next one on."""
+        """Return this iterator, which continues with the next change."""
 
     def __next__(self) -> Change:
-        """Return the next one."""
+        """Return the next change."""
 
     def least_id(self) -> int | None:
-        """Return an id that no ledger is before that is left; None if none are."""
+        """Return a lower bound for the ids of the remaining ledgers; None if none."""
 
 
 class ChangeLog(Protocol):
-    """What was added to a table, in order: its ledgers do not tell that themselves.
+    """Log of the additions to a table, in order.
 
-    Raises ConfigError, SourceError.
+    Needed where ledgers alone do not show what is new. Raises ConfigError, SourceError.
     """
 
     def beginning(self) -> Mark:
-        """Return where a stream begins that has no checkpoint."""
+        """Return the mark at which a stream without a checkpoint starts."""
 
     def latest(self) -> Mark:
-        """Return the mark behind all that there is."""
+        """Return the mark after the newest change."""
 
     def changes(self, after: Mark, until: Mark | None = None) -> Changes:
-        """Return what there is between two marks, or behind one.
+        """Return the changes between two marks, or all changes after one mark.
 
-        The same marks give the same changes, or an error if those are gone.
+        The same marks always give the same changes, or an error if these are gone.
         """
 
 
 class Catalog(Protocol):
-    """What lay below a root at one moment."""
+    """The topics below a root at one moment."""
 
     def select(self, selection: Selection) -> Sequence[str]:
-        """Return the full names of the topics that are meant, each once.
+        """Return the full names of the selected topics, each once.
 
-        Raises ConfigError if there are none, or not all that were named.
+        Raises ConfigError if no topic matches, or if one that was named is missing.
         """
 
     def snapshot(self, topic: str) -> Snapshot:
         """Return the ledgers of a topic.
 
-        Raises SourceError if what is stored is not what its index says.
+        Raises SourceError if the stored objects contradict their index.
         """
 
 
 class SurroundingRuns(Protocol):
-    """The runs of a topic around those that a task reads. Each call reads anew."""
+    """The runs before and after those that a task reads. Every call reads again."""
 
     def before(self) -> Iterator[Iterator[DecodedRun]]:
-        """Yield groups of runs, going back from the first that the task reads.
+        """Yield groups of runs, backwards from the first run that the task reads.
 
-        The runs of a group are in order. Raises SourceError.
+        Within a group, runs are in ascending order. Raises SourceError.
         """
 
-    def behind(self, key: RunKey) -> Iterator[tuple[RunKey, DecodedRun]]:
-        """Yield the runs behind one, in order, to the topic's end.
+    def after(self, key: RunKey) -> Iterator[tuple[RunKey, DecodedRun]]:
+        """Yield the runs after `key`, in order, up to the end of the topic.
 
         Raises SourceError.
         """
 
 
 class Resolver(Protocol):
-    """Makes the rows of runs that one task reads."""
+    """Resolves the runs that one task reads, in order, to rows."""
 
     def resolve(self, key: RunKey, run: DecodedRun) -> DecodedRun:
         """Return the rows of the next run. Raises SourceError."""
 
 
 class Connector(Protocol):
-    """A kind of topic. Instances hold nothing but constants.
+    """Connector for one storage format. Instances hold only constants.
 
-    Connectors derive from it, and say what is otherwise with them than here. A stream
-    reads each ledger that comes, as far as positions say; see `TableConnector`.
+    Connectors inherit from this class and override its defaults where they differ. A
+    stream of such a topic reads new ledgers up to a position; see `TableConnector`
+    for topics whose streams follow a change log.
     """
 
     name: str
-    """As users name it in the option `connector`."""
+    """The value of the option `connector` that selects this connector."""
 
     option_names: frozenset[str]
-    """Options that it understands beside the common ones."""
+    """Names of the options it accepts in addition to the common ones."""
 
     stream_option_names: frozenset[str] = frozenset()
-    """Those of them that mean something to streams alone."""
+    """The subset of `option_names` that applies only to streams."""
 
-    has_neighbours: bool = True
-    """Whether its resolvers look at neighbours; if not, they are shown none."""
+    needs_surrounding_runs: bool = True
+    """Whether its resolvers read surrounding runs; if False, they get none."""
 
     root_topic: str = ""
-    """The name of the topic that a root is itself; empty if topics need names."""
+    """Name of the topic if the root itself is one; empty if topics need names."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
 
     def topic_name(self, topic: str) -> str:
-        """Return the full name of what users may abbreviate; raises ConfigError."""
+        """Return the full name of a topic, which users may abbreviate.
+
+        Raises ConfigError.
+        """
 
     def pin(
         self, storage: Storage, selection: Selection, options: Mapping[str, str]
     ) -> Mapping[str, str]:
-        """Return the options with all that has to be looked up, at `load()`, once.
+        """Return the options with everything filled in that has to be looked up.
 
-        So a topic that has a schema and versions of its own shows each DataFrame one
-        of them. Raises ConfigError, SourceError.
+        Called once, at `load()`. So a DataFrame keeps one schema and one version of a
+        topic that has schemas and versions of its own. Raises ConfigError, SourceError.
         """
         return options
 
     def decoding(self, options: Mapping[str, str]) -> str:
-        """Return what in the options changes decoded rows; raises ConfigError.
+        """Return the part of the options that affects decoded rows.
 
-        Of options that are not pinned, what they alone say: they may be wrong.
+        Also called with options that are not pinned yet and may be wrong: then return
+        what they say by themselves. Raises ConfigError.
         """
 
     def schema(self, decoding: str) -> pa.Schema:
-        """Return the columns of every run. Plain types only, as Spark takes them."""
+        """Return the columns of every run; only plain types, which Spark accepts."""
 
     def entry_columns(self) -> tuple[str, str]:
         """Return the names of the int64 columns that hold ledger and entry id.
 
-        Empty ones if there are none: then what is read of a ledger is all of it.
+        Both are empty if there are no such columns: then ledgers are read whole.
         """
 
     def time_column(self) -> str:
-        """Return the name of the timestamp column that time options mean."""
+        """Return the name of the timestamp column that time options refer to."""
 
-    def names_one(self, topic: str) -> bool:
-        """Tell whether a full name is that of one topic, whatever is stored."""
+    def is_single_topic(self, topic: str) -> bool:
+        """Return whether a full name means exactly one topic, whatever is stored."""
 
-    def is_of(self, topic: str, name: str) -> bool:
-        """Tell whether a topic is one of those that a full name means."""
+    def matches(self, topic: str, name: str) -> bool:
+        """Return whether a topic is among those that the full name `name` means."""
 
     def group(self, topic: str) -> str:
-        """Return under what a topic, as `placed` names it, is counted with others."""
+        """Return the group in which a topic is counted together with others.
+
+        `topic` is a name as `qualified_topic` returns it.
+        """
 
     def position(self, topic: str, text: str) -> Position:
-        """Return what users write as a position in a topic; raises ValueError.
+        """Parse a position that a user wrote; raises ValueError.
 
-        Raises ConfigError where no text would do, because there are no positions.
-        Of a name that is not that of one topic, and of none, the text alone is checked.
+        Raises ConfigError if the topic has no positions, so that no text is valid. If
+        `topic` is empty or does not mean exactly one topic, only check the text.
         """
 
     def catalog(self, storage: Storage, options: Mapping[str, str]) -> Catalog:
-        """Find out which topics there are. Raises ConfigError, SourceError."""
+        """Find the topics below the root. Raises ConfigError, SourceError."""
 
     def prune(
         self,
@@ -360,10 +372,10 @@ class Connector(Protocol):
         times_us: tuple[int | None, int | None],
         options: Mapping[str, str],
     ) -> range:
-        """Return which of a topic's extents may have entries of these times.
+        """Return the range of a topic's extents that may contain these times.
 
-        The first time is included, the second is not; in microseconds since 1970.
-        What is returned may be too much, never too little.
+        Times are in microseconds since 1970; the first is inclusive, the second
+        exclusive, None is unbounded. The range may be too large, never too small.
         """
         return range(len(extents))
 
@@ -373,53 +385,54 @@ class Connector(Protocol):
     def split(
         self, ledger: Ledger, extent: Extent, runs: Sequence[Run], stream: ByteStream
     ) -> Iterator[RawRun]:
-        """Yield each of `runs`, which are consecutive.
+        """Yield the raw bytes of each of `runs`, which are consecutive.
 
-        The stream begins at the extent's first byte if `runs` begin with its first
-        run, otherwise at the `RawRun.offset` once given for the first of them.
+        The stream begins at the extent's first byte if `runs` begin with the extent's
+        first run, otherwise at the `RawRun.offset` that an earlier split returned for
+        the first of `runs`.
         """
 
     def decode(self, ledger: Ledger, raw: RawRun, batch_bytes: int) -> DecodedRun:
         """Decode a run to batches of about `batch_bytes` each.
 
-        What is corrupt becomes a Loss beside the rows that are not.
+        Corrupt entries become losses; the other entries are decoded nevertheless.
         """
 
     def resolver(
         self, decoding: str, options: Mapping[str, str], surrounding: SurroundingRuns
     ) -> Resolver:
-        """Return what makes rows of runs that were decoded so, in order.
+        """Return the resolver for runs that were decoded with `decoding`.
 
-        Options that leave `decoding` as it is, so that scans share runs whatever they
-        say, come into their own here.
+        Options that do not affect `decoding` take effect here, so scans that differ
+        only in these share cached runs.
         """
 
 
 @runtime_checkable
 class TableConnector(Connector, Protocol):
-    """A kind of topic whose ledgers do not tell what is new: its change log does.
+    """Connector for topics whose change log, not their ledgers, shows what is new.
 
-    A stream reads what that tells, each ledger as a whole, and shows resolvers no
-    neighbours.
+    A stream reads the changes of that log, each ledger as a whole. Its resolvers get
+    no surrounding runs.
     """
 
     def change_log(
         self, storage: Storage, topic: str, options: Mapping[str, str]
     ) -> ChangeLog:
-        """Return what tells a stream what is new.
+        """Return the change log that a stream of the topic follows.
 
-        Raises ConfigError if the topic has no streams.
+        Raises ConfigError if the topic cannot be read as a stream.
         """
 
 
 @cache
 def find(name: str) -> Connector:
-    """Return the installed connector of that name; raises ConfigError."""
+    """Return the installed connector with this name; raises ConfigError."""
     installed = {point.name: point for point in entry_points(group=ENTRY_POINT_GROUP)}
     if name not in installed:
         raise ConfigError(
             f"option connector={name!r}: no such connector is installed; "
-            f"there is {', '.join(sorted(installed)) or 'none'}"
+            f"installed: {', '.join(sorted(installed)) or 'none'}"
         )
     connector: Connector = installed[name].load()()
     return connector

@@ -1,36 +1,36 @@
-"""What can go wrong, sorted by what the caller can do about it."""
+"""Exceptions, one class for each way in which a caller can react."""
 
 from __future__ import annotations
 
 
 class SparkCacheError(Exception):
-    """The base of all errors of this package."""
+    """Base class of all errors of this package."""
 
 
 class ConfigError(SparkCacheError, ValueError):
-    """An option or setting is wrong. The message names it and what would do."""
+    """An option or setting is wrong. The message names it and valid values."""
 
 
 class NoSuchTopicError(ConfigError):
-    """A topic is wanted of which nothing is stored, at least not yet."""
+    """Nothing is stored of a requested topic, at least not yet."""
 
 
 class SourceError(SparkCacheError):
-    """An object is missing, refused, corrupt or changed. Spark retries the task.
+    """An object is missing, inaccessible, corrupt or changed. Spark retries the task.
 
     Attributes:
         uri: The object.
-        offset: Where in the object, in bytes; None if it concerns it all.
-        expected: What should have been there.
-        found: What was there.
+        offset: Offset of the problem in bytes; None if it concerns the whole object.
+        expected: What should be stored there.
+        found: What is stored there.
 
     """
 
     def __init__(
         self, uri: str, *, expected: str, found: str, offset: int | None = None
     ) -> None:
-        place = uri if offset is None else f"{uri} at byte {offset}"
-        super().__init__(f"{place}: expected {expected}, found {found}")
+        location = uri if offset is None else f"{uri} at byte {offset}"
+        super().__init__(f"{location}: expected {expected}, found {found}")
         self.uri = uri
         self.offset = offset
         self.expected = expected
@@ -41,7 +41,7 @@ class SourceError(SparkCacheError):
 
 
 class CacheUnavailable(SparkCacheError):  # noqa: N818 - a state, not a mistake
-    """The node cannot serve. Whoever catches it loads without the node."""
+    """The node cannot serve. The caller then reads without the cache."""
 
 
 def _source_error(

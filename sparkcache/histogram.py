@@ -1,4 +1,4 @@
-"""How values are distributed: counts by range, which can be added up."""
+"""Histograms: counts of values by range, which can be added up."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TIMES_S = (
     *(factor / 1e3 for factor in (1, 2, 5, 10, 20, 50, 100, 200, 500)),
     *(1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 3600.0),
 )
-"""Bounds for times, from 10 us to an hour."""
+"""Bounds for times in seconds, from 10 us to an hour."""
 
 COUNTS = (0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 7.0, 10.0, 20.0, 50.0, 100.0, 1000.0)
 """Bounds for small numbers."""
@@ -24,12 +24,13 @@ COUNTS = (0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 7.0, 10.0, 20.0, 50.0, 100.0, 1000.0)
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Histogram:
-    """How many values lie between which bounds.
+    """Number of values in each range between bounds.
 
     Attributes:
-        bounds: Ascending. A value belongs to the first bound that is not less.
-        counts: How many values each has; one more, for those beyond the last.
-        total: All values together.
+        bounds: Upper bounds, ascending. A value is counted at the first bound that is
+            not less than the value.
+        counts: Number of values at each bound, then of values above the last bound.
+        total: Sum of all values.
 
     """
 
@@ -39,7 +40,7 @@ class Histogram:
 
     @classmethod
     def empty(cls, bounds: tuple[float, ...]) -> Histogram:
-        """Return one of no values."""
+        """Return a histogram without values."""
         return cls(bounds, (0,) * (len(bounds) + 1))
 
     def __repr__(self) -> str:
@@ -53,39 +54,39 @@ class Histogram:
 
     @property
     def count(self) -> int:
-        """How many values there are."""
+        """Number of values."""
         return sum(self.counts)
 
     @property
     def mean(self) -> float:
-        """Their mean; 0 if there are none."""
+        """Mean of the values; 0 if there are none."""
         return self.total / self.count if self.count else 0.0
 
     def quantile(self, share: float) -> float:
-        """Return a bound that no less than this share of the values is within.
+        """Return the least bound that at least this share of the values is within.
 
-        Of values beyond the last bound nothing else is known, and of none 0.
+        For values above the last bound that bound is returned, without values 0.
         """
-        wanted, found = share * self.count, 0
+        wanted, seen = share * self.count, 0
         for bound, count in zip(self.bounds, self.counts, strict=False):
-            found += count
-            if found >= wanted:
-                return bound if found else 0.0
+            seen += count
+            if seen >= wanted:
+                return bound if seen else 0.0
         return self.bounds[-1]
 
     def _with(
-        self, other: Histogram, both: Callable[[float, float], float]
+        self, other: Histogram, combine: Callable[[float, float], float]
     ) -> Histogram:
         if self.bounds != other.bounds:
-            raise ValueError("histograms of different bounds cannot be put together")
-        counts = map(both, self.counts, other.counts)
+            raise ValueError("histograms with different bounds cannot be combined")
+        counts = map(combine, self.counts, other.counts)
         return Histogram(
-            self.bounds, tuple(map(int, counts)), both(self.total, other.total)
+            self.bounds, tuple(map(int, counts)), combine(self.total, other.total)
         )
 
 
 class Values:
-    """Values that are seen one after another."""
+    """Counts values one by one; its `histogram` is frozen."""
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
         assert all(low < high for low, high in pairwise(bounds))
@@ -102,5 +103,5 @@ class Values:
         self._total += value
 
     def histogram(self) -> Histogram:
-        """Return how they are distributed so far."""
+        """Return the distribution of the values counted so far."""
         return Histogram(self._bounds, tuple(self._counts), self._total)

@@ -1,7 +1,8 @@
-"""What metrics are called where they are published: Micrometer's names, if it has any.
+"""Published names of metrics; those of Micrometer where it has one.
 
-In Spark's metrics system, in OpenTelemetry, in Grafana. Counters only grow, gauges do
-not, and histograms are distributions; units stand at the end of a field's name.
+They are used in Spark's metrics system, in OpenTelemetry and in Grafana. Counters only
+grow, gauges go up and down, and histograms are distributions. The suffix of a field's
+name is its unit.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ NAMES = {
     "saved_bytes": "storage.saved.bytes",
     "prefetched_unread": "cache.prefetches.unread",
 }
-"""The name of each of the fields and properties of `Metrics`."""
+"""The published name of each field and property of `Metrics`."""
 
 GAUGES = frozenset(
     {
@@ -79,7 +80,7 @@ HISTOGRAMS = frozenset(
 
 
 def unit(field: str) -> str:
-    """Return the unit of a metric, as UCUM writes it; `1` for numbers of things."""
+    """Return the unit of a metric in UCUM notation; `1` for plain numbers."""
     if field.endswith("_bytes"):
         return "By"
     return "s" if field.endswith("_s") else "1"

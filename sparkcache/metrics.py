@@ -1,4 +1,4 @@
-"""What a node has counted: frozen records, which can be added to others."""
+"""Metrics of a node and its topics: frozen records that can be added up."""
 
 from __future__ import annotations
 
@@ -16,56 +16,59 @@ _NO_COUNTS = Histogram.empty(COUNTS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metrics:
-    """Counters since the node began, and what it holds now.
+    """Counters since the node started, and gauges of what it holds now.
 
     requests = hits + prefetch_hits + waits + misses, inserts = runs + all evictions,
     and saved_gets + gets = reads.
 
     Attributes:
         requests: Runs that tasks asked for.
-        hits: Served from memory at once.
-        prefetch_hits: The same, but loaded ahead of this very reader: it is the first.
-        waits: Asked for while they were being loaded already.
-        misses: Asked for when they were neither held nor being loaded.
-        streamed: Served without being kept, for want of room.
+        hits: Requests served from memory at once.
+        prefetch_hits: Requests served from memory at once, where the run was loaded
+            ahead of this very reader, which is the first to read it.
+        waits: Requests for runs that were already being loaded.
+        misses: Requests for runs that were neither held nor being loaded.
+        streamed: Runs served without being held, for lack of room.
         served_bytes: Size of all runs served.
         reads: GET requests that tasks would have made without a cache: one for each
-            extent, and for each jump in it.
-        requested_bytes: What the runs that tasks asked for take in the storage.
-        loads: Loads begun.
+            extent, and one for each jump within an extent.
+        requested_bytes: Stored size of the runs that tasks asked for.
+        loads: Loads started.
         failures: Loads that failed.
         gets: GET requests for content.
         received_bytes: Bytes of content received from the storage.
-        retries: Requests to the storage made again.
+        retries: Requests to the storage that were repeated.
         lost_entries: Entries that could not be decoded, counted at each load.
-        inserts: Runs taken in.
-        loaded_bytes: Their size.
-        loaded_ahead: Those among them that nobody waited for yet.
-        wasted: Those among these that were removed before anybody read them.
-        wasted_bytes: Their size.
+        inserts: Runs admitted.
+        loaded_bytes: Size of the runs admitted.
+        loaded_ahead: Runs admitted before any reader waited for them.
+        wasted: Runs loaded ahead and removed before any reader read them.
+        wasted_bytes: Size of the wasted runs.
         evicted_by_size: Runs evicted to make room.
-        evicted_by_ttl: Runs that outlived their time.
-        evicted_by_last_read: Runs let go of when their last planned reader had read.
-        evicted_by_plan_end: Runs dropped because the plan that waited for them ended.
-        evicted_by_ring: Runs overwritten, where the engine is the ring.
-        evicted_explicitly: Runs dropped because somebody said so.
-        not_admitted: Runs not taken in: for want of room, or others are read sooner.
+        evicted_by_ttl: Runs evicted after their time to live or maximum age.
+        evicted_by_last_read: Runs evicted after their last planned read.
+        evicted_by_plan_end: Runs evicted because the plan that expected to read them
+            ended.
+        evicted_by_ring: Runs overwritten by the engine `ring`.
+        evicted_explicitly: Runs evicted by an explicit command.
+        not_admitted: Runs not admitted, for lack of room or because the runs held are
+            read sooner.
         evicted_unread: Runs evicted although reads were still expected.
-        requeued_by_ttl: Runs whose time was over, and that were spared.
-        requeued_by_size: Runs that stood in the way of others, and were spared.
+        requeued_by_ttl: Runs spared when their time to live was over.
+        requeued_by_size: Runs spared when room was needed.
         runs: Runs held now.
-        kept_bytes: Their size.
-        held_bytes: Shared memory that exists now, or has been granted.
-        peak_bytes: The most it ever was.
-        pinned_runs: Runs among those held that tasks map now.
-        pinned_bytes: Their size.
-        in_flight: Loads under way now.
-        in_flight_bytes: Shared memory granted to them.
-        load_s: How long loads took from their beginning to their first run.
-        hit_s: How long the node took to serve what it held.
+        kept_bytes: Size of the runs held now.
+        held_bytes: Shared memory that exists or is granted now.
+        peak_bytes: The maximum of `held_bytes` so far.
+        pinned_runs: Held runs that tasks map now.
+        pinned_bytes: Size of the pinned runs.
+        in_flight: Loads in progress now.
+        in_flight_bytes: Shared memory granted to the loads in progress.
+        load_s: Time from the start of a load to its first run.
+        hit_s: Time the node took to serve a run that it held.
         evicted_age_s: How long evicted runs had been held.
-        evicted_idle_s: How long since they were last asked for, or inserted.
-        evicted_reads: How often each was asked for.
+        evicted_idle_s: Time since evicted runs were last requested, or else inserted.
+        evicted_reads: How often each evicted run was requested.
 
     """
 
@@ -115,27 +118,27 @@ class Metrics:
 
     @property
     def hit_ratio(self) -> float:
-        """Share of the requests that somebody before had paid for."""
+        """Share of requests for runs that an earlier read had already loaded."""
         return self.hits / self.requests if self.requests else 0.0
 
     @property
     def saved_gets(self) -> int:
-        """GET requests that were not made; negative if loading in parts cost more."""
+        """GET requests avoided; negative if loading in parts needed more of them."""
         return self.reads - self.gets
 
     @property
     def saved_bytes(self) -> int:
-        """Bytes that were not fetched, or if negative, fetched and not asked for."""
+        """Bytes not fetched; negative if more was fetched than was requested."""
         return self.requested_bytes - self.received_bytes
 
     @property
     def prefetched_unread(self) -> int:
-        """Runs held now that were loaded ahead, and that nobody asked for yet."""
+        """Runs held now that were loaded ahead and not requested yet."""
         return self.loaded_ahead - self.prefetch_hits - self.wasted
 
     @property
     def evictions(self) -> int:
-        """Runs let go of, for whatever reason."""
+        """Runs evicted, for any reason."""
         return (
             self.evicted_by_size
             + self.evicted_by_ttl
@@ -154,7 +157,7 @@ class Metrics:
         )
 
     def __sub__(self, earlier: Metrics) -> Metrics:
-        """Return what was counted since; what is held now is a difference too."""
+        """Return the difference to earlier metrics, for counters and gauges alike."""
         return Metrics(
             **{
                 spec.name: getattr(self, spec.name) - getattr(earlier, spec.name)
@@ -165,16 +168,16 @@ class Metrics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicMetrics:
-    """What of the counts is a topic's share: of one, or of several together.
+    """The part of a node's metrics that one topic, or several together, cause.
 
     requests = hits + prefetch_hits + waits + misses, saved_gets + gets = reads, and
-    over all topics each count is the node's.
-    Those that are not said here are as in `Metrics`.
+    the sum over all topics is the node's count. All other attributes are as in
+    `Metrics`.
 
     Attributes:
-        topic: Its name and place; empty for the topics that are counted together.
-        group: Whose it is, such as tenant and namespace; empty if nobody said so.
-        evictions: Runs let go of, for whatever reason.
+        topic: The topic's qualified name; empty for topics that are counted together.
+        group: The group it belongs to, such as tenant and namespace; empty if unknown.
+        evictions: Runs evicted, for any reason.
 
     """
 
@@ -208,11 +211,11 @@ class TopicMetrics:
         return self.requested_bytes - self.received_bytes
 
     def unnamed(self) -> TopicMetrics:
-        """Return the same as of topics that are counted together."""
+        """Return the same counts without topic and group, as part of a sum."""
         return replace(self, topic="", group="")
 
     def __add__(self, other: TopicMetrics) -> TopicMetrics:
-        """Return both together; a name that differs is dropped."""
+        """Return the sum of both; names that differ become empty."""
         return TopicMetrics(
             topic=self.topic if self.topic == other.topic else "",
             group=self.group if self.group == other.group else "",
@@ -225,20 +228,20 @@ class TopicMetrics:
 
 
 def by_topic(records: Iterable[TopicMetrics]) -> list[TopicMetrics]:
-    """Return one record for each topic, by name, from those of several nodes."""
-    return _together(records, lambda record: record.topic)
+    """Add up the records of several nodes by topic; return them ordered by name."""
+    return _added_up(records, lambda record: record.topic)
 
 
 def by_group(records: Iterable[TopicMetrics]) -> list[TopicMetrics]:
-    """Return one record for each group of topics, by name."""
-    return _together(records, lambda record: record.group)
+    """Add up records by group of topics; return them ordered by name."""
+    return _added_up(records, lambda record: record.group)
 
 
-def _together(
+def _added_up(
     records: Iterable[TopicMetrics], name: Callable[[TopicMetrics], str]
 ) -> list[TopicMetrics]:
-    found: dict[str, TopicMetrics] = {}
+    sums: dict[str, TopicMetrics] = {}
     for record in records:
-        before = found.get(name(record))
-        found[name(record)] = record if before is None else before + record
-    return [found[key] for key in sorted(found)]
+        earlier = sums.get(name(record))
+        sums[name(record)] = record if earlier is None else earlier + record
+    return [sums[key] for key in sorted(sums)]

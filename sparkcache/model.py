@@ -1,6 +1,6 @@
-"""The values everything speaks of: positions, objects, ledgers, runs.
+"""Basic values used everywhere: positions, objects, ledgers, extents, runs.
 
-All are frozen, hashable and small; none does anything but arithmetic.
+All of them are frozen, hashable and small, and do nothing but arithmetic.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from typing import NamedTuple
 
 @dataclass(frozen=True, slots=True, order=True)
 class Position:
-    """A place in a topic: an entry of a ledger. Written `ledger:entry`."""
+    """The position of an entry in a topic, written `ledger:entry`."""
 
     ledger: int
     entry: int
 
     @classmethod
     def parse(cls, text: str) -> Position:
-        """Read `ledger:entry`; raises ValueError for anything else."""
+        """Parse `ledger:entry`; raises ValueError for any other text."""
         ledger, separator, entry = text.partition(":")
         if not (separator and ledger.isdecimal() and entry.isdecimal()):
             raise ValueError(f"{text!r} is not a position 'ledger:entry'")
@@ -28,26 +28,26 @@ class Position:
         return f"{self.ledger}:{self.entry}"
 
 
-def placed(topic: str, root: str) -> str:
-    """Return what a topic is called here: topics of one name may lie in two places."""
+def qualified_topic(topic: str, root: str) -> str:
+    """Return a topic's name with its root: two roots may have topics of one name."""
     return f"{root}#{topic}"
 
 
-def is_placed(topic: str, name: str) -> bool:
-    """Tell whether a topic as it is called here has that name, in whichever place."""
+def is_named(topic: str, name: str) -> bool:
+    """Return whether a qualified topic has this name, below whichever root."""
     return topic.endswith(f"#{name}")
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectId:
-    """One version of one stored object, or one that is only ever appended to.
+    """One version of a stored object, or an object that is only ever appended to.
 
     Attributes:
-        uri: Where it lies, such as `s3://bucket/key` or `file:///dir/name`.
+        uri: Its URI, such as `s3://bucket/key` or `file:///dir/name`.
         size_bytes: Its whole length; 0 if it may grow.
-        version: What changes when its content does: ETag, or time and inode. Empty if
-            it may grow, so that it stays the same object: who names it then tells by
-            other means whether it was written anew.
+        version: A value that changes with the content: ETag, or time and inode. Empty
+            if the object may grow, so that its identity stays the same; the connector
+            then detects by other means whether it was overwritten.
 
     """
 
@@ -56,25 +56,25 @@ class ObjectId:
     version: str
 
     def may_grow(self) -> ObjectId:
-        """Return the object as one that is appended to, whatever its version."""
+        """Return this object as one that may grow: without size and version."""
         return ObjectId(self.uri, 0, "")
 
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """One immutable piece of a topic, as one version of its object.
+    """One immutable piece of a topic, stored in one version of an object.
 
     Attributes:
         connector: Name of the connector that can read it.
-        topic: The topic's full name and place, as `placed` returns it; the same for
-            all its ledgers.
-        id: Orders the ledgers of a topic. Several may have the same, if their objects
-            differ and their entries are in one order: then the first entries of their
-            extents order them.
-        object: Where its entries lie. Part of the identity: a ledger whose object
-            was overwritten is another ledger, so nothing stale is ever a hit.
-        decoding: What the connector goes by: how its records are stored, and options
-            that change the rows.
+        topic: The topic's full name and root, as `qualified_topic` returns it; the same
+            for all ledgers of the topic.
+        id: Orders the ledgers of a topic. Several ledgers may share an id if their
+            objects differ and their entries form one sequence: then the first entries
+            of their extents order them.
+        object: The object that stores its entries. Part of the identity: a ledger whose
+            object was overwritten is another ledger, so stale data is never a hit.
+        decoding: How the connector decodes it: the format of its records, and the
+            options that affect rows.
 
     """
 
@@ -87,15 +87,15 @@ class Ledger:
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """What a connector reads in one go: consecutive entries, and their bytes.
+    """What a connector reads in one request: consecutive entries and their bytes.
 
     Attributes:
         first: Id of its first entry.
-        last: Id of its last entry, included.
-        offset: Its first byte in the object.
-        size_bytes: How many bytes it has there.
-        ranges: Where they lie, each by offset and size, if not one behind the other:
-            some columns of a Parquet file. It is then read as a whole.
+        last: Id of its last entry, inclusive.
+        offset: Offset of its first byte in the object.
+        size_bytes: Number of its bytes in the object.
+        ranges: Offset and size of each range of bytes, if they are not contiguous, such
+            as some columns of a Parquet file. The extent is then read as a whole.
 
     """
 
@@ -108,7 +108,7 @@ class Extent:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Run:
-    """Consecutive entries of one ledger, `first` to `last`, both included."""
+    """Consecutive entries of one ledger, `first` to `last`, both inclusive."""
 
     first: int
     last: int
@@ -133,12 +133,12 @@ class Segment(NamedTuple):
 
 
 class Slot(NamedTuple):
-    """Memory for a run, from before it is written until its last reader lets go.
+    """Memory of one run, from before it is written until its last reader releases it.
 
     Attributes:
-        size_bytes: What it counts for.
-        segment: Where it lies; None if the run has memory of its own.
-        offset: Where in the segment it begins.
+        size_bytes: The size for which it is accounted.
+        segment: The segment that contains it; None if the run has its own memory.
+        offset: Offset of its first byte in the segment.
 
     """
 
@@ -149,16 +149,16 @@ class Slot(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Entries that cannot be delivered, and why.
+    """A range of entries that cannot be delivered, and the reason.
 
     Attributes:
-        uri: The object they lie in.
-        offset: Where in it the trouble begins, in bytes.
+        uri: The object that stores the entries.
+        offset: Offset in the object at which the problem begins, in bytes.
         ledger: The ledger's id.
-        first: First entry lost.
-        last: Last entry lost, included.
-        expected: What should have been there.
-        found: What was there.
+        first: The first lost entry.
+        last: The last lost entry, inclusive.
+        expected: What should be stored there.
+        found: What is stored there.
 
     """
 
@@ -179,16 +179,17 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class ReadToken:
-    """One planned read of one partition: the same for every attempt at it.
+    """Identity of one planned read of one partition, equal for all attempts at it.
 
-    Stage ids are unique within an application, so a task that is retried or
-    run twice counts once, and both sides of a self-join count.
+    Stage ids are unique within an application. So a task that is retried or runs twice
+    counts once, and both sides of a self-join count.
 
     Attributes:
         stage: The stage's id.
         partition: The task's index in the stage.
-        part: The partition's index in its scan. In a union the second scan's first
-            task is not the stage's first; in a coalesced stage one task reads several.
+        part: The partition's index in its scan. It may differ from the task's index:
+            in a union the second scan's first task is not the first of the stage, and
+            in a coalesced stage one task reads several partitions.
 
     """
 

@@ -1,12 +1,12 @@
-"""How far work has come that may take long: told by who does it, to who may show it.
+"""Progress reports of long work, from the code that does it to a display.
 
-    with told_to(open_display):             source: here somebody is looking
+    with reporting_to(open_display):        source: where a user may be watching
         ...
-        for item in steps(items, ...):      connectors: wherever requests are many
+        for item in steps(items, ...):      connectors: where requests are many
             ...
 
-Nothing is told of work that is over soon, and little of any other. What goes wrong
-with telling is logged, and the work goes on.
+Short work is not reported at all, long work a few times a second. If the display
+raises an error, the error is logged and the work continues without reports.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """How far it has come.
+    """How far some work has come.
 
     Attributes:
-        doing: What is being done.
-        unit: What is counted.
-        done: How many of them are behind.
-        total: How many there are; None if that is not known.
+        doing: The work in progress, such as "Listing".
+        unit: What is counted, such as "objects".
+        done: How many of them are done.
+        total: How many there are in all; None if unknown.
 
     """
 
@@ -48,45 +48,51 @@ class Step:
 
 
 class Display(Protocol):
-    """Shows steps, or passes them on to who does. May raise anything."""
+    """Shows steps, or passes them on to be shown. May raise any error."""
 
     def show(self, step: Step) -> None:
-        """Show a step in the place of the one before."""
+        """Show a step in place of the previous one."""
 
     def close(self) -> None:
-        """Show nothing more, and leave nothing."""
+        """Remove what is shown, and show nothing further."""
 
 
 def steps(
     items: Iterable[T], doing: str, unit: str, total: int | None = None
 ) -> Iterator[T]:
-    """Yield the items; tell of each when the next is asked for."""
-    teller = _teller.get()
-    if teller is None:
+    """Yield the items; each is reported as done when the next one is requested."""
+    reporter = _reporter.get()
+    if reporter is None:
         yield from items
         return
     for done, item in enumerate(items, 1):
         yield item
-        if teller.is_due():
-            teller.tell(Step(doing, unit, done, total))
+        if reporter.is_due():
+            reporter.report(Step(doing, unit, done, total))
 
 
 @contextmanager
-def told_to(
+def reporting_to(
     open_display: Callable[[], Display], now_s: Callable[[], float] = time.monotonic
 ) -> Iterator[None]:
-    """Tell of this thread's steps within the block, to what is opened when need be."""
-    teller = _Teller(open_display, now_s)
-    token = _teller.set(teller)
+    """Report the steps of this thread within the block.
+
+    Args:
+        open_display: Opens the display for the first report, if there ever is one.
+        now_s: The clock.
+
+    """
+    reporter = _Reporter(open_display, now_s)
+    token = _reporter.set(reporter)
     try:
         yield
     finally:
-        _teller.reset(token)
-        teller.close()
+        _reporter.reset(token)
+        reporter.close()
 
 
-class _Teller:
-    """Says when to tell, and has a display from the first time on."""
+class _Reporter:
+    """Decides when a report is due, and opens the display for the first one."""
 
     def __init__(
         self, open_display: Callable[[], Display], now_s: Callable[[], float]
@@ -97,12 +103,12 @@ class _Teller:
         self._display: Display | None = None
 
     def __repr__(self) -> str:
-        return f"_Teller(due at {self._due_s:.1f} s, {self._display!r})"
+        return f"_Reporter(due at {self._due_s:.1f} s, {self._display!r})"
 
     def is_due(self) -> bool:
         return self._now_s() >= self._due_s
 
-    def tell(self, step: Step) -> None:
+    def report(self, step: Step) -> None:
         try:
             if self._display is None:
                 self._display = self._open_display()
@@ -126,4 +132,4 @@ class _Teller:
         self._due_s = float("inf")
 
 
-_teller: ContextVar[_Teller | None] = ContextVar("_teller", default=None)
+_reporter: ContextVar[_Reporter | None] = ContextVar("_reporter", default=None)

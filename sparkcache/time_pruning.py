@@ -1,8 +1,9 @@
-"""Which of a topic's extents may have rows of a time, found by looking at a few.
+"""Find the extents of a topic that may have rows of given times, reading only a few.
 
-Times do not always grow from one row to the next: clocks differ, and some rows come
-late. How much a time may fall back is declared. Then what the first row of an extent
-says holds, within that, for all extents before it and behind it.
+Times do not always grow from one row to the next: clocks differ, and some rows arrive
+late. The option `maxTimeSkew` declares how far a time may fall back. Within that skew,
+the time of an extent's first row bounds the times of all extents before and after it.
+So a binary search finds the range.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 def skew_us(options: Mapping[str, str]) -> int:
-    """Return how far behind an earlier one's a row's time may be declared to be.
+    """Return by how much a row's time may be less than that of an earlier row.
 
     Raises ConfigError.
     """
@@ -43,9 +44,9 @@ def prune(
     times_us: tuple[int | None, int | None],
     options: Mapping[str, str],
 ) -> range:
-    """Return which of a topic's extents may have rows of these times.
+    """Return the range of a topic's extents that may have rows of these times.
 
-    `first_us` returns the time of an extent's first row, None if it cannot be told. See
+    `first_us` returns the time of an extent's first row, or None if it is unknown. See
     `Connector.prune`.
     """
     skew = skew_us(options)
@@ -62,18 +63,18 @@ def prune(
         us = time_of(index)
         return us is None or start_us is None or us + skew >= start_us
 
-    def is_behind(index: int) -> bool:
+    def is_too_late(index: int) -> bool:
         us = time_of(index)
         return us is not None and end_us is not None and us - skew >= end_us
 
     if start_us is not None:
-        begin = _least(1, stop, may_follow) - 1  # the one before it may have some
+        begin = _least(1, stop, may_follow) - 1  # the extent before may have some
     if end_us is not None:
-        stop = _least(begin, stop, is_behind)
+        stop = _least(begin, stop, is_too_late)
     seen = [us for _, us in sorted(known.items()) if us is not None]
     if any(later < earlier - skew for earlier, later in pairwise(seen)):
         _log.warning(
-            "times of messages fall back by more than %s=%s: all blocks are read",
+            "times of rows fall back by more than %s=%s: all extents are read",
             OPTION,
             options.get(OPTION, _DEFAULT),
         )
@@ -82,9 +83,9 @@ def prune(
 
 
 def _least(low: int, high: int, holds: Callable[[int], bool]) -> int:
-    """Return the least place where something holds that then holds on; `high` if none.
+    """Return the least index from which on a condition holds; `high` if there is none.
 
-    It was seen not to hold right before, if the place is not `low`.
+    The condition was checked to be false right before the index, unless it is `low`.
     """
     while low < high:
         middle = (low + high) // 2

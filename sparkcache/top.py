@@ -1,8 +1,8 @@
-"""`python -m sparkcache.top`: the nodes of this machine, in a terminal.
+"""`python -m sparkcache.top`: show the nodes of this machine in a terminal.
 
     python -m sparkcache.top [--once] [--seconds N]
 
-Those of this user, of whichever applications; nothing of Spark is needed.
+Shows the nodes of this user, for all applications. It does not need Spark.
 """
 
 from __future__ import annotations
@@ -45,12 +45,14 @@ _COLUMNS = (
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Show the nodes, again and again until interrupted."""
+    """Show the nodes, repeatedly until interrupted unless `--once` is set."""
     parser = argparse.ArgumentParser(
-        prog="python -m sparkcache.top", description="The nodes of this machine."
+        prog="python -m sparkcache.top", description="Show the nodes of this machine."
     )
-    parser.add_argument("--once", action="store_true", help="show them once")
-    parser.add_argument("--seconds", type=float, default=1.0, help="how often else")
+    parser.add_argument("--once", action="store_true", help="show them once and exit")
+    parser.add_argument(
+        "--seconds", type=float, default=1.0, help="seconds between updates"
+    )
     chosen = parser.parse_args(arguments)
     try:
         while not chosen.once:
@@ -60,39 +62,40 @@ def main(arguments: list[str] | None = None) -> None:
     except KeyboardInterrupt:
         pass
     except BrokenPipeError:
-        sys.stderr.close()  # who read it has seen enough
+        sys.stderr.close()  # the reader of the pipe has left
 
 
 def picture() -> str:
-    """Return the nodes there are now, one line each, and what they add up to."""
-    found = dict(nodes())
-    if not found:
-        return "no node: none runs on this machine as this user"
-    rows = [node_row(str(pid), metrics) for pid, metrics in sorted(found.items())]
+    """Return a table of the current nodes, one line each, with their sum."""
+    by_pid = dict(nodes())
+    if not by_pid:
+        return "no node of this user is running on this machine"
+    rows = [node_row(str(pid), metrics) for pid, metrics in sorted(by_pid.items())]
     if len(rows) > 1:
-        rows.append(node_row("all", sum(found.values(), Metrics())))
+        rows.append(node_row("all", sum(by_pid.values(), Metrics())))
     return as_text(rows, _COLUMNS)
 
 
 def nodes() -> Iterator[tuple[int, Metrics]]:
-    """Yield each node's process and metrics; those that do not answer are left out."""
+    """Yield the process id and metrics of each node that answers."""
     seen = set()
     for pid in sorted(int(p.name) for p in Path("/proc").glob("[0-9]*")):
         try:
             command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
         except OSError:
-            continue  # it has ended
+            continue  # the process has ended
         if b"sparkcache.node" not in command:
             continue
         directory = Path(command[command.index(b"sparkcache.node") + 1].decode())
-        if directory not in seen:  # its loaders, which come later, have the same
+        if directory not in seen:  # its loaders, whose ids are higher, share it
             seen.add(directory)
-            metrics = _ask(Address(directory))
+            metrics = _request_metrics(Address(directory))
             if metrics is not None:
                 yield pid, metrics
 
 
-def _ask(address: Address) -> Metrics | None:
+def _request_metrics(address: Address) -> Metrics | None:
+    """Return the metrics of a node, or None if it does not answer."""
     try:
         channel: Channel[ToTask] = Channel(address.connect(_TIMEOUT_S), ToTask)
     except OSError:
@@ -100,10 +103,10 @@ def _ask(address: Address) -> Metrics | None:
     with closing(channel):
         try:
             channel.send(GetMetrics())
-            answer, _ = channel.receive()
+            reply, _ = channel.receive()
         except CacheUnavailable:
             return None
-    return answer.metrics if isinstance(answer, MetricsReply) else None
+    return reply.metrics if isinstance(reply, MetricsReply) else None
 
 
 if __name__ == "__main__":

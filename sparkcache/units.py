@@ -1,4 +1,4 @@
-"""Sizes and durations as Spark writes them, and their names read back."""
+"""Parse and format sizes and durations in Spark's notation."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ _SECOND_UNITS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 36
 
 
 def parse_bytes(text: str) -> int:
-    """Read a size as Spark writes it: `512m`, `1g`, `2MiB`, `4096`."""
+    """Parse a size in Spark's notation: `512m`, `1g`, `2MiB`, `4096`."""
     number, unit = _number_and_unit(text, _BYTE_UNITS, "a size such as 512m or 1g")
     return int(number * _BYTE_UNITS[unit])
 
 
 def parse_seconds(text: str) -> float:
-    """Read a duration as Spark writes it: `500ms`, `10s`, `3min`, `1h`."""
+    """Parse a duration in Spark's notation: `500ms`, `10s`, `3min`, `1h`."""
     number, unit = _number_and_unit(text, _SECOND_UNITS, "a duration such as 10s")
     return number * _SECOND_UNITS[unit]
 
 
 def parse_bool(text: str) -> bool:
-    """Read `true` or `false`, in any case."""
+    """Parse `true` or `false`, in any case."""
     match text.strip().lower():
         case "true":
             return True
@@ -41,7 +41,7 @@ def parse_bool(text: str) -> bool:
 
 
 def format_bytes(size_bytes: int) -> str:
-    """Write a size so that `parse_bytes` reads it back."""
+    """Format a size so that `parse_bytes` returns it unchanged."""
     for unit, factor in (("g", _KIB**3), ("m", _KIB**2), ("k", _KIB)):
         if size_bytes and size_bytes % factor == 0:
             return f"{size_bytes // factor}{unit}"
@@ -49,7 +49,7 @@ def format_bytes(size_bytes: int) -> str:
 
 
 def format_seconds(time_s: float) -> str:
-    """Write a duration so that `parse_seconds` reads it back."""
+    """Format a duration so that `parse_seconds` returns it unchanged."""
     return f"{Decimal(repr(float(time_s))).normalize():f}s"
 
 

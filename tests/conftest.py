@@ -1,4 +1,4 @@
-"""For all tests: nothing is left behind; for some: a Spark session."""
+"""Fixtures for all tests: a check for leaks, and a shared Spark session."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PROMETHEUS = "spark.metrics.conf.*.sink.prometheusServlet"
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "any", "AWS_SECRET_ACCESS_KEY": "any"}
 
 SHORT_LIVED_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""A session of the tests ends before what an optimizing compiler takes is paid back."""
+"""Test sessions are too short for an optimizing compiler to pay off."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -49,7 +49,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(home.cleanup)
         spark_home.link(Path(home.name))
         os.environ["SPARK_HOME"] = home.name
-    # What these open when they are first used, they keep.
+    # These keep files open from their first use: not a leak of the first test.
     pa.array([1]).sum()
     boto3.session.Session().get_available_services()
 
@@ -61,36 +61,36 @@ def pytest_pycollect_makemodule(
 
 
 @pytest.fixture(autouse=True)
-def _nothing_is_left_behind() -> Iterator[None]:
-    """Fail a test after which a descriptor, a process or shared memory is left."""
+def _no_leaks() -> Iterator[None]:
+    """Fail a test that leaks a descriptor, a process or shared memory."""
     before = leaks.Belongings.now()
     yield
-    left = leaks.left_behind(before)
-    if left:
-        pytest.fail("left behind:\n  " + "\n  ".join(left), pytrace=False)
+    leaked = leaks.leaked_since(before)
+    if leaked:
+        pytest.fail("leaked:\n  " + "\n  ".join(leaked), pytrace=False)
 
 
 @pytest.fixture(scope="session")
 def jdk() -> None:
-    """What compiles the jar of the plugin."""
+    """Require a JDK, which compiles the jar of the plugin."""
     need_commands("openjdk-17-jdk-headless", "javac")
 
 
 @pytest.fixture(scope="session")
 def chromium() -> None:
-    """What `Browser` drives."""
+    """Require the browser that `Browser` drives."""
     need_commands("chromium chromium-driver", "chromium", "chromedriver")
 
 
 @pytest.fixture(scope="session")
 def delta_jars(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """The jars of delta-spark. Skips, or fails, where they cannot be had."""
+    """The jars of delta-spark. Skips, or fails in CI, if they are not available."""
     return require_jars(tmp_path_factory.mktemp("delta") / "jars")
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A local session with two cores. Its executor's node ends with it."""
+    """A local session with two cores. The node of its executor ends with it."""
     from pyspark.sql import SparkSession
 
     import sparkcache
@@ -108,7 +108,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.local.dir", str(leaks.spark_directory))
     )
-    with pytest.MonkeyPatch.context() as patch:  # what it starts gets its environment
+    with (
+        pytest.MonkeyPatch.context() as patch
+    ):  # processes it starts inherit this environment
         for name, value in CREDENTIALS.items():
             patch.setenv(name, value)
         session = builder.getOrCreate()
@@ -116,6 +118,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     yield session
     session.stop()
     directory, leaks.spark_directory = leaks.spark_directory, None
-    # The JVM has the directory in its command line too, and lives on.
+    # The JVM also has the directory in its command line, and is still running.
     node = f"sparkcache.node {directory}"
     assert leaks.gone(node), "the session's node outlived it"

@@ -1,4 +1,4 @@
-"""The jars of delta-spark, from Maven Central or the machine's own repository of it."""
+"""The jars of delta-spark, from Maven Central or the local Maven repository."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from needs import lacks
 if TYPE_CHECKING:
     from pathlib import Path
 
-# The version on PyPI may be ahead of what there is at Maven Central.
+# The version on PyPI may be newer than the newest one at Maven Central.
 _SPARK = ".".join(pyspark.__version__.split(".")[:2])
 COORDINATES = f"io.delta:delta-spark_{_SPARK}_2.13:4.4.0"
 _SPARKS = ("4.0", "4.1", "4.2")
-# Of Hadoop as Spark 4.2 has it; of Amazon's SDK as Hadoop has it, but for the bundle of
-# all its parts, which is thirty times as large.
+# The version of Hadoop that Spark 4.2 uses, and the version of Amazon's SDK that this
+# Hadoop uses, without the bundle of all its parts, which is thirty times as large.
 _SDK = "software.amazon.awssdk"
 S3A = (
     "org.apache.hadoop:hadoop-aws:3.5.0",
@@ -54,24 +54,24 @@ _DEPENDENCY = """
 
 
 class JarsMissingError(Exception):
-    """The jars cannot be had; says why."""
+    """The jars are not available; the message has the reason."""
 
 
 def require_jars(directory: Path) -> list[Path]:
-    """Return the jars. Where they cannot be had, skip; with CI=true, fail.
+    """Return the jars. If they are not available, skip; with CI=true, fail.
 
-    Skip for a Spark that Delta has no jar for: that of another one hangs in reads.
+    Skip for a Spark version without a jar of Delta: jars for others hang in reads.
     """
     if _SPARK not in _SPARKS:
         pytest.skip(f"Delta has no jar for Spark {_SPARK}, only for {_SPARKS}")
     try:
         return fetch_jars(directory)
     except JarsMissingError as error:
-        lacks(f"{COORDINATES} cannot be had: {error}")
+        lacks(f"{COORDINATES} is not available: {error}")
 
 
 def fetch_jars(directory: Path, *coordinates: str) -> list[Path]:
-    """Have Maven put jars, delta-spark's if none are named, into a new directory.
+    """Let Maven copy jars, by default those of delta-spark, into a new directory.
 
     Raises JarsMissingError.
     """
@@ -79,7 +79,7 @@ def fetch_jars(directory: Path, *coordinates: str) -> list[Path]:
     if maven is None:
         raise JarsMissingError("there is no mvn")
     directory.mkdir()
-    wanted = [one.split(":") for one in coordinates or [COORDINATES]]
+    wanted = [artifact.split(":") for artifact in coordinates or [COORDINATES]]
     dependencies = "".join(_DEPENDENCY.format(*parts) for parts in wanted)
     (directory / "pom.xml").write_text(_POM.format(dependencies))
     command = [

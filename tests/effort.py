@@ -1,4 +1,4 @@
-"""How hard the tests search: TEST_EFFORT=10 tries ten times as much."""
+"""Effort of randomized tests: TEST_EFFORT=10 tries ten times as many cases."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ _EFFORT = float(os.environ.get("TEST_EFFORT", "1"))
 
 
 def tries(count: int) -> int:
-    """Return how many cases to try where `count` are tried in every run."""
+    """Return the number of cases to try, which is `count` at normal effort."""
     return max(1, round(count * _EFFORT))

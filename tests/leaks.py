@@ -1,8 +1,8 @@
-"""What a test has left behind: descriptors, processes, shared memory.
+"""Detect leaks of a test: descriptors, processes, shared memory.
 
-The test process is the reaper of its orphans. So a node, which lives on as a daemon,
-becomes its child, and one look at the children of this process sees every process that
-a test started, without a walk through all of /proc.
+The test process is the reaper of its orphans. So a node, which runs on as a daemon,
+becomes its child, and the children of this process include every process that a test
+started, without a walk through all of /proc.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ GRACE_S = 5.0
 _POLL_S = 0.02
 _PR_SET_CHILD_SUBREAPER = 36
 
-# Opened once by a library, when it first needs them, and kept.
+# Opened once by a library on first use, and kept open.
 _KEPT_OPEN = ("/dev/null", "/dev/urandom", "/proc/", "/sys/")
 
 spark_directory: Path | None = None
-"""Where the session's Spark keeps its files; its node is not a test's leak."""
+"""Directory of the shared Spark session, whose node is not a leak of a test."""
 
 
 def become_reaper() -> None:
-    """Have orphans of this process's descendants become its own children."""
+    """Let orphans of this process's descendants become its own children."""
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 @dataclass(frozen=True)
 class Belongings:
-    """What this process has, each thing with a description of it."""
+    """Resources that this process owns, each with a description."""
 
     descriptors: dict[int, str] = field(default_factory=dict)
     processes: dict[int, str] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class Belongings:
         )
 
     def since(self, before: Belongings) -> list[str]:
-        """Describe what is here that was not here before."""
+        """Describe the resources that are new since `before`."""
         return [
             *(
                 f"descriptor {fd}: {target}"
@@ -70,8 +70,8 @@ class Belongings:
         ]
 
 
-def left_behind(before: Belongings) -> list[str]:
-    """Describe what is still here after a time of grace that was not here before."""
+def leaked_since(before: Belongings) -> list[str]:
+    """Describe the resources that are new since `before` after a grace period."""
     leaks = Belongings.now().since(before)
     if not leaks:
         return []
@@ -83,15 +83,15 @@ def left_behind(before: Belongings) -> list[str]:
 
 
 def processes_with(marker: str) -> list[int]:
-    """Return the processes below this one with that text in their command line.
+    """Return the descendants of this process with a text in their command line.
 
-    Parents come before their children; by number they would not, since numbers wrap.
+    Parents come before their children. Sorting by id would not ensure that: ids wrap.
     """
     return [pid for pid, command in _descendants(os.getpid()) if marker in command]
 
 
 def gone(marker: str) -> bool:
-    """Tell whether all processes with that text end within the time of grace."""
+    """Return whether all processes with this text end within the grace period."""
     deadline_s = time.monotonic() + GRACE_S
     while processes_with(marker) and time.monotonic() < deadline_s:
         time.sleep(_POLL_S)
@@ -103,13 +103,13 @@ def _descriptors() -> Iterator[tuple[int, str]]:
         try:
             target = os.readlink(f"/proc/self/fd/{name}")  # noqa: PTH115
         except FileNotFoundError:
-            continue  # that of the directory itself
+            continue  # the descriptor of the directory itself
         if not target.startswith(_KEPT_OPEN):
             yield int(name), target
 
 
 def _descendants(pid: int) -> Iterator[tuple[int, str]]:
-    """Yield the processes below one; Spark's own are not looked at."""
+    """Yield the descendants of a process, except Spark's own."""
     for child in _children(pid):
         try:
             data = Path(f"/proc/{child}/cmdline").read_bytes()
@@ -118,7 +118,7 @@ def _descendants(pid: int) -> Iterator[tuple[int, str]]:
         command = data.replace(b"\0", b" ").decode(errors="replace")
         if not data:
             _reap(child, pid)
-        elif not _is_of_spark(command):
+        elif not _is_spark(command):
             yield child, command
             yield from _descendants(child)
 
@@ -131,14 +131,14 @@ def _children(pid: int) -> list[int]:
     return children
 
 
-def _is_of_spark(command: str) -> bool:
+def _is_spark(command: str) -> bool:
     if spark_directory is None:
         return False
     return "org.apache.spark" in command or str(spark_directory) in command
 
 
 def _leads_to_spark(fd: int) -> bool:
-    """Tell whether it is a connection of py4j's, or for accumulators; they are kept."""
+    """Return whether it is a connection of py4j or accumulators, which Spark keeps."""
     if spark_directory is None:
         return False
     try:
@@ -153,7 +153,7 @@ def _leads_to_spark(fd: int) -> bool:
 
 
 def _reap(child: int, parent: int) -> None:
-    """Bury an orphan that has ended."""
+    """Reap an orphan that has ended."""
     if parent == os.getpid():
         with contextlib.suppress(ChildProcessError):
             os.waitpid(child, os.WNOHANG)

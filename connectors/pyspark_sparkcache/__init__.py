@@ -1,6 +1,6 @@
-"""Where Spark finds `format("sparkcache")` by itself.
+"""Module by which Spark finds `format("sparkcache")` without registration.
 
-It imports every top-level module whose name begins with `pyspark_` and takes its
+Spark imports every top-level module whose name begins with `pyspark_` and registers its
 `DefaultSource`.
 """
 

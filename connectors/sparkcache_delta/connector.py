@@ -32,7 +32,7 @@ class DeltaConnector(TableConnector):
     """Delta tables, and folders of Parquet files, as topics."""
 
     name = "delta"
-    has_neighbours = False
+    needs_surrounding_runs = False
     option_names = options.NAMES
     stream_option_names = options.STREAM_NAMES
     root_topic = names.ROOT
@@ -63,11 +63,11 @@ class DeltaConnector(TableConnector):
         """Return no name: a table has no time column of its own."""
         return ""
 
-    def names_one(self, topic: str) -> bool:
+    def is_single_topic(self, topic: str) -> bool:
         """Return True: a path always names one table."""
         return True
 
-    def is_of(self, topic: str, name: str) -> bool:
+    def matches(self, topic: str, name: str) -> bool:
         """Return whether a name is that of the table."""
         return topic == name
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from sparkcache.connector import LedgerMap, Snapshot
 from sparkcache.errors import SourceError
-from sparkcache.model import Ledger, placed
+from sparkcache.model import Ledger, qualified_topic
 from sparkcache_delta import extents, pinned, rebase
 from sparkcache_delta.decode import constant
 from sparkcache_delta.file_schema import FileSchema
@@ -65,7 +65,7 @@ class Catalog:
         maps = ledger_maps(storage, topic, files, options)
         _log.info(
             "%s: %d of %d files, %d extents",
-            placed(topic, storage.root),
+            qualified_topic(topic, storage.root),
             len(maps),
             len(files),
             sum(len(ledger_map.extents) for ledger_map in maps.values()),
@@ -92,7 +92,7 @@ def ledger_maps(
         if where.may_have(_bounds(file, where, table_schema), file.rows)
     ]
     footers = read_footers(storage, wanted)
-    full_topic = placed(topic, storage.root)
+    full_topic = qualified_topic(topic, storage.root)
     return {
         file.uri: LedgerMap(
             Ledger(CONNECTOR, full_topic, number, footer.object, str(file_schema)),

@@ -70,7 +70,7 @@ class PulsarConnector(Connector):
         """Return the name of the producer's time, which every message has."""
         return "__publishTime"
 
-    def names_one(self, topic: str) -> bool:
+    def is_single_topic(self, topic: str) -> bool:
         """Tell whether a name is a partition's: any other may have partitions."""
         return names.partition(topic) is not None
 
@@ -78,7 +78,7 @@ class PulsarConnector(Connector):
         """Return tenant and namespace."""
         return names.namespace(topic)
 
-    def is_of(self, topic: str, name: str) -> bool:
+    def matches(self, topic: str, name: str) -> bool:
         """Tell whether a topic has that name, or is a partition of the one that has."""
         return name in (topic, names.without_partition(topic))
 

@@ -22,7 +22,7 @@ from cachetools import LRUCache
 
 from sparkcache.connector import LedgerMap, Snapshot
 from sparkcache.errors import ConfigError, NoSuchTopicError
-from sparkcache.model import Ledger, placed
+from sparkcache.model import Ledger, qualified_topic
 from sparkcache.progress import steps
 from sparkcache_pulsar import frames, names, unfolding
 from sparkcache_pulsar.coverage import Missing, cover, given_up, nowhere
@@ -108,7 +108,7 @@ class Catalog:
                 "%s: left out %s", self._storage.root, _of_nobody(found.nameless)
             )
         losses = tuple(missing.as_loss() for missing in found.missing)
-        _log.info("%s: %r", placed(topic, self._storage.root), found)
+        _log.info("%s: %r", qualified_topic(topic, self._storage.root), found)
         return Snapshot(tuple(found.maps), losses)
 
     def _named(self, name: str) -> list[str]:
@@ -143,7 +143,7 @@ class Catalog:
             upload.uuid for upload in listing.segments if upload.ledger not in owners
         }
         found = _Found(set(owners.values()), nameless)
-        as_ledger = partial(_ledger, placed(topic, root), self._decoding)
+        as_ledger = partial(_ledger, qualified_topic(topic, root), self._decoding)
         offloaded = [id_ for id_, of in (manifest or {}).items() if of.is_offloaded]
         newest = max(offloaded, default=-1)
         ledgers = sorted(listing.of(topic) if manifest is None else manifest)

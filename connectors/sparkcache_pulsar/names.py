@@ -73,13 +73,13 @@ def partitions_of(topic: str, topics: Iterable[str]) -> list[str]:
 
 
 def without_place(placed_topic: str) -> str:
-    """Return the topic's full name of what `sparkcache.model.placed` made."""
+    """Return the topic's full name of what `sparkcache.model.qualified_topic` made."""
     _, _, rest = placed_topic.rpartition("#" + DOMAIN)
     return DOMAIN + rest
 
 
 def namespace(placed_topic: str) -> str:
-    """Return `tenant/namespace` of what `sparkcache.model.placed` made."""
+    """Return `tenant/namespace` of what `sparkcache.model.qualified_topic` made."""
     parts = without_place(placed_topic).removeprefix(DOMAIN).split("/")
     return "/".join(parts[:2])
 

@@ -48,7 +48,7 @@ class Resolver:
         self._isolation = how.isolation
         self._chunks = Chunks(surrounding.before)
         self._room = Room()
-        self._transactions = Transactions(surrounding.behind)
+        self._transactions = Transactions(surrounding.after)
         self._undecided: list[Loss] = []
         self._has_warned = False
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Behind(Protocol):
-    """The runs behind one; see `Neighbours.behind`."""
+    """The runs behind one; see `SurroundingRuns.after`."""
 
     def __call__(self, key: RunKey) -> Iterator[tuple[RunKey, DecodedRun]]:
         """Yield them in order, up to the topic's end."""

@@ -37,7 +37,7 @@ class RocketMQConnector(Connector):
     """Connector for Apache RocketMQ queues, tiered to object stores or to files."""
 
     name = "rocketmq"
-    has_neighbours = False
+    needs_surrounding_runs = False
     option_names = frozenset({tags.OPTION, metadata.OPTION, time_pruning.OPTION})
 
     def topic_name(self, topic: str) -> str:
@@ -62,7 +62,7 @@ class RocketMQConnector(Connector):
         """Return the column of the store time, by which RocketMQ looks up times too."""
         return columns.STORE_TIME
 
-    def names_one(self, topic: str) -> bool:
+    def is_single_topic(self, topic: str) -> bool:
         """Return whether a name identifies one queue."""
         return names.is_one(topic)
 
@@ -70,7 +70,7 @@ class RocketMQConnector(Connector):
         """Return cluster and topic, which group all queues on all brokers."""
         return names.without_queue(topic)
 
-    def is_of(self, topic: str, name: str) -> bool:
+    def matches(self, topic: str, name: str) -> bool:
         """Return whether a name covers a queue."""
         return names.is_of(topic, name)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from sparkcache.connector import LedgerMap, Snapshot
 from sparkcache.errors import NoSuchTopicError
-from sparkcache.model import Extent, Ledger, placed
+from sparkcache.model import Extent, Ledger, qualified_topic
 from sparkcache_rocketmq.extents import EXTENT_BYTES
 from sparkcache_rocketmq.flat_files import QueueFiles, read_queues
 from sparkcache_rocketmq.generation import with_generation
@@ -81,7 +81,7 @@ class Catalog:
             # The consume queue may have been listed later than the commit log that it
             # refers to, and records that expired in between are no loss.
             result = self._survey(queue, self._listed_again(queue))
-        placed_topic = placed(topic, self._storage.root)
+        placed_topic = qualified_topic(topic, self._storage.root)
         _log.info("%s: %r", placed_topic, result)
         maps = [
             self._ledger_map(placed_topic, queue, segment)

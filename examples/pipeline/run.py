@@ -1,18 +1,18 @@
-"""A declarative pipeline: three flows of one topic, each byte once.
+"""A declarative pipeline: three flows of one topic, which fetch each byte once.
 
     python examples/pipeline/run.py [--mib 16] [--unplanned] [--conf NAME=VALUE]...
 
 Takes about half a minute on two cores, most of it the start of Spark. It shows
 
-- `spark-pipelines run` with flows in Python and SQL, of which three read the topic: two
-  through a view, in batches, and one as a stream;
-- that these are counted as the topic's planned consumers before the first one runs:
-  `from sparkcache import pipelines as dp` in the definitions is all there is to it;
+- `spark-pipelines run` with flows in Python and SQL, three of which read the topic: two
+  in batches through a view, and one as a stream;
+- that these are counted as the topic's planned consumers before the first one runs; it
+  only takes `from sparkcache import pipelines as dp` in the definitions;
 - with `--unplanned`, the same definitions with pyspark's own `dp`.
 
-Everything runs on this machine: an S3 server, which counts what it sends, and Spark.
-The pipeline runs in a directory that is removed afterwards. The last line of the output
-is one JSON object.
+Everything runs on this machine: an S3 server, which counts the bytes it sends, and
+Spark. The pipeline runs in a directory that is removed afterwards. The last line of the
+output is one JSON object.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from sparkcache.testing.s3_server import S3Server
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
-from bucket import BUCKET, MIB, offload, sent  # noqa: E402 - it lies above
+from bucket import BUCKET, MIB, offload, sent  # noqa: E402 - in the parent directory
 
 STORAGE = "file:///tmp/sparkcache-pipeline/storage"
 PLANNED, UNPLANNED = "from sparkcache import", "from pyspark import"
@@ -44,12 +44,12 @@ QUIET = "spark.ui.enabled=false", "spark.ui.showConsoleProgress=false"
 
 
 def install(directory: Path, confs: list[str], *, is_planned: bool) -> Path:
-    """Copy the pipeline to a directory of its own; return the path of its spec."""
-    more = "".join(f"  {name}: {value}\n" for name, value in map(_parted, confs))
+    """Copy the pipeline to a new directory; return the path of its spec."""
+    settings = "".join(f"  {name}: {value}\n" for name, value in map(_split, confs))
     shutil.copytree(HERE, directory, ignore=shutil.ignore_patterns("*.pyc", "run.py"))
     spec = directory / "spark-pipeline.yaml"
     storage = (directory / "storage").as_uri()
-    spec.write_text(spec.read_text().replace(STORAGE, storage) + more)
+    spec.write_text(spec.read_text().replace(STORAGE, storage) + settings)
     if not is_planned:
         definitions = directory / "transformations" / "orders.py"
         text = definitions.read_text().replace(PLANNED, UNPLANNED)
@@ -58,30 +58,30 @@ def install(directory: Path, confs: list[str], *, is_planned: bool) -> Path:
 
 
 def run_pipeline(spec: Path) -> None:
-    """Run it as anybody would; raises CalledProcessError."""
+    """Run it by `spark-pipelines run`; raises CalledProcessError."""
     command = [str(Path(sys.executable).with_name("spark-pipelines")), "run"]
     command += ["--spec", str(spec), "--remote", "local[2]"]
     for conf in ("spark.python.unix.domain.socket.enabled=true", *QUIET):
         command += ["--conf", conf]
-    own = spec.parent / "tmp"  # what Spark forgets there goes with all the rest
-    own.mkdir()
-    options = f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} -Djava.io.tmpdir={own}"
-    environment = {**os.environ, "SPARK_SUBMIT_OPTS": options, "TMPDIR": str(own)}
+    scratch = spec.parent / "tmp"  # removed with the directory, as Spark leaves files
+    scratch.mkdir()
+    options = f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} -Djava.io.tmpdir={scratch}"
+    environment = {**os.environ, "SPARK_SUBMIT_OPTS": options, "TMPDIR": str(scratch)}
     subprocess.run(command, cwd=spec.parent, env=environment, check=True)
 
 
 def rows_of(spec: Path) -> dict[str, int]:
-    """Return how many orders each table tells of."""
-    found = {}
+    """Return the number of orders that each table covers."""
+    counts = {}
     for table in ("fraud", "billing", "turnover", "archive"):
         directory = spec.parent / "spark-warehouse" / table
         rows = pyarrow.dataset.dataset(directory, format="parquet").to_table()
         orders = pc.sum(rows["orders"]).as_py() if "orders" in rows.column_names else 0
-        found[table] = orders or rows.num_rows
-    return found
+        counts[table] = orders or rows.num_rows
+    return counts
 
 
-def _parted(conf: str) -> tuple[str, str]:
+def _split(conf: str) -> tuple[str, str]:
     name, _, value = conf.partition("=")
     return name, json.dumps(value)
 
@@ -92,7 +92,7 @@ def main() -> int:
     parser.add_argument("--mib", type=int, default=16, help="size of the topic")
     parser.add_argument("--unplanned", action="store_true", help="pyspark's own dp")
     parser.add_argument("--conf", action="append", default=[], help="for the pipeline")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     with (
         S3Server() as server,
@@ -100,12 +100,12 @@ def main() -> int:
         tempfile.TemporaryDirectory(prefix="sparkcache-pipeline-") as directory,
     ):
         server.create_bucket(BUCKET)
-        topic_bytes, messages = offload(server, given.mib * MIB, range(1, 5))
+        topic_bytes, messages = offload(server, arguments.mib * MIB, range(1, 5))
         spec = install(
-            Path(directory) / "shop", given.conf, is_planned=not given.unplanned
+            Path(directory) / "shop", arguments.conf, is_planned=not arguments.unplanned
         )
         run_pipeline(spec)
-        found: dict[str, Any] = {
+        result: dict[str, Any] = {
             "consumers": CONSUMERS,
             "rows": messages,
             "rows_of": rows_of(spec),
@@ -114,10 +114,10 @@ def main() -> int:
         }
     print(
         f"{CONSUMERS} flows read {topic_bytes / MIB:.1f} MiB each; the server sent "
-        f"{found['fetched_bytes'] / MIB:.1f} MiB in all."
+        f"{result['fetched_bytes'] / MIB:.1f} MiB in all."
     )
-    print(json.dumps(found))
-    return 0 if set(found["rows_of"].values()) == {messages} else 1
+    print(json.dumps(result))
+    return 0 if set(result["rows_of"].values()) == {messages} else 1
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from sparkcache.model import Position, is_placed
+from sparkcache.model import Position, is_named
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping
@@ -41,7 +41,7 @@ class Consumer:
 
     def reads_topic(self, name: str) -> bool:
         """Return whether the consumer reads a topic of this name."""
-        return is_placed(self.topic, name)
+        return is_named(self.topic, name)
 
     def remaining_after(self, reached: Position) -> Consumer | None:
         """Return the consumer from a reached position on; None if it is finished."""

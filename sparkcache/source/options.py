@@ -18,7 +18,7 @@ from sparkcache.config import (
 from sparkcache.connector import Selection
 from sparkcache.demand import Consumer
 from sparkcache.errors import ConfigError
-from sparkcache.model import placed
+from sparkcache.model import qualified_topic
 from sparkcache.storage import normal_root
 from sparkcache.units import parse_bool, parse_bytes, parse_seconds
 
@@ -104,7 +104,7 @@ class Offsets:
 
         If several names mean the topic, the longest wins.
         """
-        names = [name for name in self.by_name if connector.is_of(topic, name)]
+        names = [name for name in self.by_name if connector.matches(topic, name)]
         longest = max(names, key=len, default=None)
         text = self.everywhere if longest is None else self.by_name[longest]
         try:
@@ -204,7 +204,7 @@ class ScanOptions:
         for offsets in (self.starts, self.ends):
             offsets.check(connector)
         if names := self.selection.names:
-            is_of = connector.is_of  # either name may mean several topics
+            is_of = connector.matches  # either name may mean several topics
             self._check_names(names, lambda a, b: is_of(a, b) or is_of(b, a))
 
     def check_is_batch(self) -> None:
@@ -229,7 +229,7 @@ class ScanOptions:
 
     def includes(self, topic: str) -> bool:
         """Return whether the scan reads a topic, stored or not."""
-        is_of = connectors.find(self.connector).is_of
+        is_of = connectors.find(self.connector).matches
         if self.selection.pattern is None:
             return any(is_of(topic, name) for name in self.selection.names)
         matches = self.selection.pattern.fullmatch  # may match a name of several topics
@@ -238,7 +238,7 @@ class ScanOptions:
 
     def check_offsets(self, topics: Sequence[str]) -> None:
         """Raise ConfigError if offsets name a topic that the scan does not read."""
-        self._check_names(topics, connectors.find(self.connector).is_of)
+        self._check_names(topics, connectors.find(self.connector).matches)
 
     def _check_names(
         self, topics: Sequence[str], is_of: Callable[[str, str], bool]
@@ -257,7 +257,7 @@ class ScanOptions:
         connector = connectors.find(self.connector)
         start = self.starts.position(topic, connector)
         end = self.ends.position(topic, connector)
-        return Consumer(placed(topic, self.root), start, end)
+        return Consumer(qualified_topic(topic, self.root), start, end)
 
 
 def _require_no_table(lower: Mapping[str, str]) -> None:

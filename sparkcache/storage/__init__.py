@@ -24,14 +24,14 @@ _S3_SCHEMES = frozenset({"s3", "s3a", "s3n"})
 
 
 def normal_root(path: str) -> str:
-    """Return the one URI of a root that users may write in several ways.
+    """Return the canonical URI of a root, which users may write in several ways.
 
-    `s3a://bucket/x/` is `s3://bucket/x`, `/data` is `file:///data`. Raises ConfigError
-    for a scheme that there is no storage for.
+    `s3a://bucket/x/` becomes `s3://bucket/x`, `/data` becomes `file:///data`. Raises
+    ConfigError for a scheme without a storage.
     """
-    scheme, _, place = path.partition(":") if path[:1] != "/" else ("file", "", path)
-    name = place.removeprefix("//")
-    if scheme.lower() in _S3_SCHEMES and place != name != "" and name[0] != "/":
+    scheme, _, rest = path.partition(":") if path[:1] != "/" else ("file", "", path)
+    name = rest.removeprefix("//")
+    if scheme.lower() in _S3_SCHEMES and rest != name != "" and name[0] != "/":
         return f"s3://{name.rstrip('/')}"
     if scheme.lower() == "file" and name.startswith("/"):
         return f"file://{name.rstrip('/')}"
@@ -42,7 +42,7 @@ def normal_root(path: str) -> str:
 
 
 def storage_settings(config: CacheConfig) -> CacheConfig:
-    """Return what matters to a storage, and the defaults of all else."""
+    """Return the settings that a storage uses, and defaults for all others."""
     return CacheConfig(
         endpoint=config.endpoint,
         region=config.region,
@@ -53,9 +53,10 @@ def storage_settings(config: CacheConfig) -> CacheConfig:
 
 
 def open_storage(root: str, config: CacheConfig, traffic: Traffic) -> Storage:
-    """Return the storage below a root, given as `normal_root` returns it.
+    """Return the storage of a root, a URI as `normal_root` returns it.
 
-    What S3 needs is imported here, since most of Spark's Python processes read nothing.
+    The libraries for S3 are imported only here, because most of Spark's Python
+    processes read nothing.
     """
     if root.startswith("s3://"):
         from sparkcache.storage.s3 import S3Storage

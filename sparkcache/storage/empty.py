@@ -1,10 +1,10 @@
-"""A range without bytes, for which no storage is asked."""
+"""A range without bytes, which needs no request to the storage."""
 
 from __future__ import annotations
 
 
 class EmptyRange:
-    """The bytes of it: none."""
+    """Byte stream without bytes."""
 
     def __init__(self, position: int) -> None:
         self.position = position
@@ -17,4 +17,4 @@ class EmptyRange:
         return b""
 
     def close(self) -> None:
-        """Give up nothing."""
+        """Do nothing: no resource is open."""

@@ -1,4 +1,4 @@
-"""Objects in a local directory; a version is the file's time and inode."""
+"""Objects in a local directory; a version is the file's modification time and inode."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SCHEME = "file://"
 
 
 class LocalStorage:
-    """Reads files below a directory. There is no user metadata."""
+    """Reads files below a directory. Files have no user metadata."""
 
     def __init__(self, root: str, traffic: Traffic) -> None:
         self.root = root
@@ -32,12 +32,12 @@ class LocalStorage:
         return f"LocalStorage({self.root})"
 
     def list(self) -> Iterator[ObjectId]:
-        """Yield every file below the root, in the order of their names."""
+        """Yield every file below the root, ordered by name."""
         with _translated(self.root, expected="a directory"):
             for path in sorted(_files(str(_path(self.root)))):
                 try:
                     status = Path(path).stat()
-                except FileNotFoundError:  # removed since it was found
+                except FileNotFoundError:  # removed since it was listed
                     continue
                 yield _object_id(_SCHEME + path, status)
 
@@ -59,11 +59,11 @@ class LocalStorage:
         return StoredObject(object_id, {}, data)
 
     def access(self) -> Mapping[str, str]:
-        """Return nothing: whoever has a path can read."""
+        """Return no settings: a path is enough to read."""
         return {}
 
     def open(self, object_id: ObjectId, offset: int, size_bytes: int) -> ByteStream:
-        """Read a range of exactly this version of a file, if it has one."""
+        """Read a range of exactly this version of a file, if it has a version."""
         if size_bytes == 0:
             return EmptyRange(offset)
         stream = FileRange(object_id, offset, offset + size_bytes, self._traffic)
@@ -72,7 +72,7 @@ class LocalStorage:
 
 
 class FileRange:
-    """A range of a file, which stays open until `close`."""
+    """Byte stream over a range of a file, which stays open until `close`."""
 
     def __init__(
         self, object_id: ObjectId, position: int, end: int, traffic: Traffic
@@ -93,7 +93,7 @@ class FileRange:
             )
 
     def read(self, size_bytes: int) -> bytes:
-        """Return the next bytes: at most `size_bytes`, none only at the end."""
+        """Return the next bytes, at most `size_bytes`; empty only at the end."""
         wanted = min(size_bytes, self._end - self.position)
         if wanted <= 0:
             return b""
@@ -111,23 +111,23 @@ class FileRange:
         return data
 
     def close(self) -> None:
-        """Give up the rest."""
+        """Close the file; the remaining bytes are not read."""
         self._end = self.position
         self._file.close()
 
 
 def _files(top: str) -> Iterator[str]:
-    """Yield the paths of all files below a directory. Raises OSError for any of it."""
+    """Yield the paths of all files below a directory. Raises OSError."""
     with os.scandir(top) as entries:
         for entry in entries:
-            if entry.is_dir(follow_symlinks=False):  # a link may lead in a circle
+            if entry.is_dir(follow_symlinks=False):  # a link may form a cycle
                 yield from _files(entry.path)
             elif entry.is_file():
                 yield entry.path
 
 
 def _path(uri: str) -> Path:
-    """Return the path: whatever follows the scheme, however it is spelt."""
+    """Return the path: the text after the scheme, taken literally."""
     return Path(uri.removeprefix(_SCHEME) or "/")
 
 
@@ -138,7 +138,7 @@ def _object_id(uri: str, status: os.stat_result) -> ObjectId:
 
 @contextmanager
 def _translated(uri: str, *, expected: str = "a readable file") -> Iterator[None]:
-    """Turn what the system raises into a SourceError about this file."""
+    """Convert an OSError into a SourceError about this file."""
     try:
         yield
     except OSError as error:

@@ -1,7 +1,7 @@
-"""Objects in S3, or in a server that speaks its protocol, through boto3.
+"""Objects in S3, or in a server with the same protocol, through boto3.
 
-boto3 tries a request again until its headers have come. What breaks later, in the
-body, is taken up here: another GET for the rest, of the same ETag.
+boto3 retries a request until the headers of its response have arrived. Failures while
+the body is read are handled here: another GET for the rest, of the same ETag.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ _FIRST_PAUSE_S = 0.1
 _AWS = ".amazonaws.com"
 _BROKEN = (BotoCoreError, HTTPError, OSError)
 _BY_CODE = {
-    "NoSuchBucket": ("a bucket of that name", "none"),
-    "NoSuchKey": ("the object that was planned", "none of that name"),
-    "404": ("the object that was planned", "none of that name"),
-    "AccessDenied": ("leave to read", "access denied"),
-    "403": ("leave to read", "access denied"),
-    "InvalidRange": ("bytes at that offset", "the end of the object before it"),
-    "SignatureDoesNotMatch": ("valid credentials", "a signature refused"),
-    "InvalidAccessKeyId": ("valid credentials", "an access key refused"),
+    "NoSuchBucket": ("a bucket with this name", "none"),
+    "NoSuchKey": ("the object that was planned", "none with this name"),
+    "404": ("the object that was planned", "none with this name"),
+    "AccessDenied": ("permission to read", "access denied"),
+    "403": ("permission to read", "access denied"),
+    "InvalidRange": ("bytes at this offset", "the end of the object before it"),
+    "SignatureDoesNotMatch": ("valid credentials", "a rejected signature"),
+    "InvalidAccessKeyId": ("valid credentials", "a rejected access key"),
 }
 
 
@@ -62,16 +62,16 @@ class S3Storage:
         return f"S3Storage({self.root}, {self.traffic})"
 
     def list(self) -> Iterator[ObjectId]:
-        """Yield every object below the root, page by page, in the order of names."""
+        """Yield every object below the root, page by page, ordered by name."""
         prefix = f"{self._prefix}/" if self._prefix else ""
         with _translated(self.root):
             pages = self._client.get_paginator("list_objects_v2").paginate(
                 Bucket=self._bucket, Prefix=prefix
             )
             for page in pages:
-                for found in page.get("Contents", ()):
-                    uri = f"s3://{self._bucket}/{found['Key']}"
-                    yield ObjectId(uri, found["Size"], found["ETag"].strip('"'))
+                for listed in page.get("Contents", ()):
+                    uri = f"s3://{self._bucket}/{listed['Key']}"
+                    yield ObjectId(uri, listed["Size"], listed["ETag"].strip('"'))
 
     def get(self, uri: str) -> StoredObject:
         """Read a whole object."""
@@ -88,30 +88,30 @@ class S3Storage:
         return StoredObject(object_id, response["Metadata"], data[-size_bytes:])
 
     def access(self) -> Mapping[str, str]:
-        """Return what boto3 has found, so that there is one way to configure it."""
+        """Return the settings that boto3 uses, so that only boto3 is configured."""
         endpoint = self._client.meta.endpoint_url
-        found = {"aws_region": self._client.meta.region_name}
+        settings = {"aws_region": self._client.meta.region_name}
         if self._config.path_style or _AWS not in endpoint:
-            found["aws_endpoint"] = endpoint
-            found["aws_virtual_hosted_style_request"] = "false"
-            found["aws_allow_http"] = str(endpoint.startswith("http:")).lower()
+            settings["aws_endpoint"] = endpoint
+            settings["aws_virtual_hosted_style_request"] = "false"
+            settings["aws_allow_http"] = str(endpoint.startswith("http:")).lower()
         credentials = boto3.session.Session().get_credentials()
         if credentials is None:
-            return found
+            return settings
         frozen = credentials.get_frozen_credentials()
         secrets = {
             "aws_access_key_id": frozen.access_key,
             "aws_secret_access_key": frozen.secret_key,
             "aws_session_token": frozen.token,
         }
-        return found | {name: secret for name, secret in secrets.items() if secret}
+        return settings | {name: secret for name, secret in secrets.items() if secret}
 
     def _get_body(
         self,
         uri: str,
         **wanted: Any,
     ) -> tuple[GetObjectOutputTypeDef, bytes]:
-        """Make a GET and read all of its answer, anew if that breaks off."""
+        """Make a GET and read its whole body; start again if the body breaks off."""
         bucket, key = _split(uri)
         for attempt in range(self.attempts):
             if attempt:
@@ -133,32 +133,32 @@ class S3Storage:
         return response, data
 
     def open(self, object_id: ObjectId, offset: int, size_bytes: int) -> ByteStream:
-        """Read a range of exactly this version of an object, if it has one."""
+        """Read a range of exactly this version of an object, if it has a version."""
         if size_bytes == 0:
             return EmptyRange(offset)
         return ObjectRange(self, object_id, offset, offset + size_bytes)
 
     def request(self, object_id: ObjectId, offset: int, end: int) -> StreamingBody:
-        """Make one GET for the bytes from `offset` to `end`, which is not included."""
+        """Make one GET for the bytes from `offset` to `end`, exclusive."""
         bucket, key = _split(object_id.uri)
         version = object_id.version
-        only_if = {"IfMatch": f'"{version}"'} if version else {}
+        condition = {"IfMatch": f'"{version}"'} if version else {}
         with _translated(object_id.uri, offset, version):
             response = self._get(
-                Bucket=bucket, Key=key, Range=f"bytes={offset}-{end - 1}", **only_if
+                Bucket=bucket, Key=key, Range=f"bytes={offset}-{end - 1}", **condition
             )
-        _require_as_asked(response, object_id, offset)
+        _require_requested(response, object_id, offset)
         return response["Body"]
 
     def resume(
         self, object_id: ObjectId, offset: int, end: int, attempt: int
     ) -> StreamingBody:
-        """Make the GET for what is left after one has broken off, in a while."""
+        """Make a GET for the rest after another one broke off, after a pause."""
         self._pause(attempt)
         return self.request(object_id, offset, end)
 
     def _get(self, **wanted: Any) -> GetObjectOutputTypeDef:
-        """Make a GET, which counts as often as boto3 has tried it."""
+        """Make a GET and count every attempt that boto3 makes."""
         metadata: Mapping[str, Any] = {}
         try:
             response = self._client.get_object(**wanted)
@@ -167,18 +167,18 @@ class S3Storage:
             metadata = error.response["ResponseMetadata"]
             raise
         finally:
-            again = metadata.get("RetryAttempts", 0)
-            self.traffic.add(gets=1 + again, retries=again)
+            retries = metadata.get("RetryAttempts", 0)
+            self.traffic.add(gets=1 + retries, retries=retries)
         return response
 
     def _pause(self, attempt: int) -> None:
-        """Wait before a request is made again, twice as long each time."""
+        """Wait before a request is repeated, twice as long each time."""
         time.sleep(_FIRST_PAUSE_S * 2 ** (attempt - 1))
         self.traffic.add(retries=1)
 
     @cached_property
     def _client(self) -> S3Client:
-        """Made when it is needed: it may find settings that are no good."""
+        """boto3 client, created on first use because invalid settings raise errors."""
         config = self._config
         return boto3.session.Session().client(
             "s3",
@@ -195,10 +195,10 @@ class S3Storage:
 
 
 class ObjectRange:
-    """The bytes of a range, as they arrive.
+    """Byte stream over a range of an object, as it arrives.
 
-    A GET that breaks off is followed by one for the rest, after a pause that
-    doubles each time; progress starts the count anew.
+    If a GET breaks off, another one requests the rest, after a pause that doubles with
+    each attempt. Bytes that arrive reset the number of attempts.
     """
 
     def __init__(
@@ -211,7 +211,7 @@ class ObjectRange:
         self.position = position
 
     def read(self, size_bytes: int) -> bytes:
-        """Return the next bytes: at most `size_bytes`, none only at the end."""
+        """Return the next bytes, at most `size_bytes`; empty only at the end."""
         wanted = min(size_bytes, self._end - self.position)
         if wanted <= 0:
             return b""
@@ -233,7 +233,7 @@ class ObjectRange:
                 self._object_id.uri,
                 offset=self.position,
                 expected=f"{self._end - self.position} bytes more",
-                found=f"{problem or 'the end of the answer'}, "
+                found=f"{problem or 'the end of the response'}, "
                 f"{self._storage.attempts} times",
             ) from problem
         self.position += len(data)
@@ -241,30 +241,30 @@ class ObjectRange:
         return data
 
     def close(self) -> None:
-        """Give up the rest."""
+        """Close the response; the remaining bytes are not read."""
         self._end = self.position
         self._body.close()
 
 
-def _require_as_asked(
+def _require_requested(
     response: GetObjectOutputTypeDef, object_id: ObjectId, offset: int
 ) -> None:
-    """Check that a server has heeded `Range` and `If-Match`; not all do.
+    """Raise SourceError if the server ignored `Range` or `If-Match`; some do.
 
-    That what was asked for is shorter is told by its stream, where it ends.
+    A response that is too short is detected later, at the end of its stream.
     """
-    found = response["ETag"].strip('"') if object_id.version else ""
-    begins = response.get("ContentRange", "bytes 0-")
-    if found == object_id.version and begins.startswith(f"bytes {offset}-"):
+    version = response["ETag"].strip('"') if object_id.version else ""
+    content_range = response.get("ContentRange", "bytes 0-")
+    if version == object_id.version and content_range.startswith(f"bytes {offset}-"):
         return
     response["Body"].close()
-    if found != object_id.version:
+    if version != object_id.version:
         raise _overwritten(object_id.uri, object_id.version)
     raise SourceError(
         object_id.uri,
         offset=offset,
-        expected="the range asked for",
-        found=f"{begins}...: the server does not heed ranges",
+        expected="the requested range",
+        found=f"{content_range}...: the server ignores ranges",
     )
 
 
@@ -272,14 +272,14 @@ def _require_as_asked(
 def _translated(
     uri: str, offset: int | None = None, version: str = ""
 ) -> Iterator[None]:
-    """Turn what boto3 raises into a SourceError about this object."""
+    """Convert errors of boto3 into a SourceError about this object."""
     try:
         yield
     except ClientError as error:
         code = error.response.get("Error", {}).get("Code", "?")
         if code in {"PreconditionFailed", "412"}:
             raise _overwritten(uri, version) from error
-        expected, found = _BY_CODE.get(code, ("an answer", str(error)))
+        expected, found = _BY_CODE.get(code, ("a response", str(error)))
         raise SourceError(uri, offset=offset, expected=expected, found=found) from error
     except NoCredentialsError as error:
         raise SourceError(
@@ -287,9 +287,9 @@ def _translated(
             expected="credentials in the environment, a profile or the machine's role",
             found="none",
         ) from error
-    except (*_BROKEN, ValueError) as error:  # ValueError: no URL, no name of a region
+    except (*_BROKEN, ValueError) as error:  # ValueError: an invalid URL or region name
         raise SourceError(
-            uri, offset=offset, expected="an answer", found=str(error)
+            uri, offset=offset, expected="a response", found=str(error)
         ) from error
 
 
@@ -300,6 +300,6 @@ def _overwritten(uri: str, version: str) -> SourceError:
 
 
 def _split(uri: str) -> tuple[str, str]:
-    """Return bucket and key; the key is whatever follows, however it is spelt."""
+    """Return bucket and key; the key is the rest of the URI, taken literally."""
     bucket, _, key = uri.removeprefix("s3://").partition("/")
     return bucket, key

@@ -1,4 +1,4 @@
-"""What a storage was asked for."""
+"""Counts of requests to a storage."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from threading import Lock
 
 @dataclass(slots=True)
 class Traffic:
-    """Counts reads of objects, by whatever thread; listings apart.
+    """Counters of reads of objects, without listings. Thread-safe.
 
     Attributes:
         gets: Requests for the content of an object.
         received_bytes: Bytes of content that arrived.
-        retries: Requests that were made again.
+        retries: Requests that were repeated.
 
     """
 
@@ -23,7 +23,7 @@ class Traffic:
     _lock: Lock = field(default_factory=Lock, repr=False, compare=False)
 
     def add(self, *, gets: int = 0, received_bytes: int = 0, retries: int = 0) -> None:
-        """Count more of it."""
+        """Add to the counters."""
         with self._lock:
             self.gets += gets
             self.received_bytes += received_bytes
@@ -37,5 +37,5 @@ class Traffic:
         )
 
     def so_far(self) -> Traffic:
-        """Return the counts as they are now."""
+        """Return a copy of the current counts."""
         return self - Traffic()

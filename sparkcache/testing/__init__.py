@@ -1,4 +1,4 @@
-"""Stand-ins for what lies outside, for tests of this package and of connectors."""
+"""Test doubles for storages and servers, for tests of this package and connectors."""
 
 from sparkcache.testing.memory_storage import MemoryStorage
 from sparkcache.testing.reading import decoded_runs, discover, read_topic, resolved_rows

@@ -1,4 +1,4 @@
-"""A storage that is a dictionary, and counts what is asked of it."""
+"""Storage in memory that counts requests, for tests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class MemoryStream:
-    """The bytes of a range, `chunk_bytes` at most at a time."""
+    """Byte stream over a range; one read returns at most `chunk_bytes`."""
 
     def __init__(
         self, stored: StoredObject, offset: int, size_bytes: int, chunk_bytes: int
@@ -26,35 +26,37 @@ class MemoryStream:
         self._offset = offset
         self._size_bytes = size_bytes
         self._chunk_bytes = chunk_bytes
-        self._at = 0
+        self._read_bytes = 0
 
     @property
     def position(self) -> int:
-        """Offset in the object of the byte that the next `read` begins with."""
-        return self._offset + self._at
+        """Offset in the object of the first byte that the next `read` returns."""
+        return self._offset + self._read_bytes
 
     def read(self, size_bytes: int) -> bytes:
-        """Return the next bytes, none at the end."""
-        size_bytes = min(size_bytes, self._chunk_bytes, self._size_bytes - self._at)
+        """Return the next bytes; empty at the end."""
+        size_bytes = min(
+            size_bytes, self._chunk_bytes, self._size_bytes - self._read_bytes
+        )
         chunk = self._data[self.position : self.position + size_bytes]
-        if size_bytes > 0 and not chunk and self._at < self._size_bytes:
+        if size_bytes > 0 and not chunk and self._read_bytes < self._size_bytes:
             raise SourceError(
                 self._uri,
                 offset=self.position,
-                expected=f"{self._size_bytes - self._at} bytes more",
+                expected=f"{self._size_bytes - self._read_bytes} bytes more",
                 found="the end of the object",
             )
-        self._at += len(chunk)
+        self._read_bytes += len(chunk)
         return chunk
 
     def close(self) -> None:
-        """Give up the rest."""
-        self._size_bytes = self._at
+        """End the stream; the remaining bytes are not read."""
+        self._size_bytes = self._read_bytes
 
 
 @dataclass(slots=True)
 class MemoryStorage:
-    """Objects by name, below `root`.
+    """Storage of objects by name, below `root`.
 
     Attributes:
         root: The URI that all names are relative to.
@@ -76,7 +78,7 @@ class MemoryStorage:
     def put(
         self, name: str, data: bytes, metadata: Mapping[str, str] | None = None
     ) -> ObjectId:
-        """Store an object, in the place of what had its name."""
+        """Store an object, replacing any object with the same name."""
         content = repr(sorted((metadata or {}).items())).encode() + data
         version = hashlib.blake2b(content, digest_size=8).hexdigest()
         object_id = ObjectId(f"{self.root}/{name}", len(data), version)
@@ -84,11 +86,11 @@ class MemoryStorage:
         return object_id
 
     def remove(self, name: str) -> None:
-        """Remove an object that is there."""
+        """Remove an existing object."""
         del self._objects[f"{self.root}/{name}"]
 
     def list(self) -> Iterator[ObjectId]:
-        """Yield every object, in the order of their names."""
+        """Yield every object, ordered by name."""
         self.requests["list"] += 1
         yield from [stored.id for _, stored in sorted(self._objects.items())]
 
@@ -101,28 +103,28 @@ class MemoryStorage:
 
     def get_end(self, uri: str, size_bytes: int) -> StoredObject:
         """Read the last bytes of an object."""
-        found = self.get(uri)
-        begin = max(0, len(found.data) - size_bytes)
-        return StoredObject(found.id, found.metadata, found.data[begin:])
+        stored = self.get(uri)
+        begin = max(0, len(stored.data) - size_bytes)
+        return StoredObject(stored.id, stored.metadata, stored.data[begin:])
 
     def access(self) -> Mapping[str, str]:
-        """Return nothing: nobody else can read it."""
+        """Return no settings: no other library can read it."""
         return {}
 
     def open(self, object_id: ObjectId, offset: int, size_bytes: int) -> MemoryStream:
-        """Read a range of exactly this version of an object, if it has one."""
+        """Read a range of exactly this version of an object, if it has a version."""
         if size_bytes == 0:
-            nothing = StoredObject(object_id, {}, b"")
-            return MemoryStream(nothing, offset, 0, self.chunk_bytes)
+            empty = StoredObject(object_id, {}, b"")
+            return MemoryStream(empty, offset, 0, self.chunk_bytes)
         self.requests["open"] += 1
         self.bytes_opened += size_bytes
-        found = self._objects.get(object_id.uri)
-        if found is None or (object_id.version and found.id != object_id):
+        stored = self._objects.get(object_id.uri)
+        if stored is None or (object_id.version and stored.id != object_id):
             raise SourceError(
                 object_id.uri,
                 expected=f"version {object_id.version}, as planned",
-                found=f"version {found.id.version}: it was overwritten"
-                if found
-                else "none of that name",
+                found=f"version {stored.id.version}: it was overwritten"
+                if stored
+                else "none with this name",
             )
-        return MemoryStream(found, offset, size_bytes, self.chunk_bytes)
+        return MemoryStream(stored, offset, size_bytes, self.chunk_bytes)

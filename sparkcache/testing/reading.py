@@ -1,4 +1,4 @@
-"""Reads a topic through a connector alone: what any cache must not change."""
+"""Read a topic through a connector without a cache, as the expected result."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def discover(
     connector: Connector, storage: Storage, topic: str, options: Mapping[str, str]
 ) -> Snapshot:
-    """Return the ledgers of a topic, given by its full name."""
+    """Return the snapshot of a topic, by its full name."""
     catalog = connector.catalog(storage, options)
     (name,) = catalog.select(Selection((topic,)))
     return catalog.snapshot(name)
@@ -34,7 +34,7 @@ def decoded_runs(
     run_bytes: int = 1 << 20,
     batch_bytes: int = 1 << 20,
 ) -> Iterator[tuple[RunKey, DecodedRun]]:
-    """Yield every run of a topic, decoded, with one request per extent."""
+    """Yield every decoded run of a topic, with one request per extent."""
     snapshot = discover(connector, storage, topic, options or {})
     for ledger_map in snapshot.ledgers:
         ledger = ledger_map.ledger
@@ -78,13 +78,15 @@ def resolved_rows(
     *,
     parts: int = 1,
 ) -> tuple[list[dict[str, Any]], list[Loss]]:
-    """Return the rows of a topic's runs, as that many tasks make them."""
+    """Return the rows of a topic's runs, resolved by `parts` tasks."""
     rows: list[dict[str, Any]] = []
     losses: list[Loss] = []
     for part in range(parts):
         start = len(runs) * part // parts
         stop = len(runs) * (part + 1) // parts
-        resolver = connector.resolver(decoding, options or {}, _Neighbours(runs, start))
+        resolver = connector.resolver(
+            decoding, options or {}, _Surrounding(runs, start)
+        )
         for key, decoded in runs[start:stop]:
             resolved = resolver.resolve(key, decoded)
             for batch in resolved.batches:
@@ -94,8 +96,8 @@ def resolved_rows(
     return rows, losses
 
 
-class _Neighbours:
-    """The runs of a topic around those from `start` on; see `connector.Neighbours`."""
+class _Surrounding:
+    """Surrounding runs of those from `start` on; see `connector.SurroundingRuns`."""
 
     def __init__(self, runs: Sequence[tuple[RunKey, DecodedRun]], start: int) -> None:
         self._runs = runs
@@ -105,6 +107,6 @@ class _Neighbours:
         for index in reversed(range(self._start)):
             yield iter([self._runs[index][1]])
 
-    def behind(self, key: RunKey) -> Iterator[tuple[RunKey, DecodedRun]]:
+    def after(self, key: RunKey) -> Iterator[tuple[RunKey, DecodedRun]]:
         keys = [key for key, _ in self._runs]
         yield from self._runs[keys.index(key) + 1 :]

@@ -1,7 +1,7 @@
-"""A WSGI application around that of an S3 server: it watches, and does harm.
+"""WSGI application around that of an S3 server, which counts and injects faults.
 
-What is counted here is what has been handed to the network, block by block. So a body
-that is given up half-way counts as far as it came, to within a block.
+Bytes are counted block by block when they are passed to the network. So a body that the
+client stops reading counts up to there, to within a block.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _REGION = re.compile(r"Credential=[^/]+/\d+/([^/]+)/")
 
 
 class WatchedApp:
-    """Serves requests in any number of threads.
+    """Wraps an S3 application. Thread-safe.
 
     Attributes:
-        behaviour: How it answers while nothing goes wrong.
+        behaviour: How it responds to requests without a fault.
 
     """
 
@@ -45,29 +45,29 @@ class WatchedApp:
         return f"WatchedApp({len(self._requests)} requests, {self._faults})"
 
     def requests(self) -> list[Request]:
-        """Return what was asked so far; what is under way goes on counting."""
+        """Return the requests so far; the counts of unfinished ones still grow."""
         with self._lock:
             return list(self._requests)
 
     def forget(self) -> None:
-        """Count from nothing on."""
+        """Forget all requests so far."""
         with self._lock:
             self._requests.clear()
 
     def inject(self, fault: Fault) -> None:
-        """Let this go wrong, once those before it have."""
+        """Add a fault, which applies after those added before."""
         with self._lock:
             self._faults.append((fault, fault.times))
 
     def heal(self) -> None:
-        """Let nothing go wrong any more."""
+        """Remove all faults."""
         with self._lock:
             self._faults.clear()
 
     def __call__(
         self, environ: WSGIEnvironment, start_response: StartResponse
     ) -> Iterable[bytes]:
-        """Answer a request, as well as it shall be answered."""
+        """Respond to a request, with a fault if one applies."""
         request = _request(environ)
         with self._lock:
             self._requests.append(request)
@@ -90,7 +90,7 @@ class WatchedApp:
         return _counted(self._app(environ, start), request, fault.after_bytes)
 
     def _next_fault(self, key: str) -> Fault:
-        """Return what goes wrong with a request: a fault of nothing, mostly."""
+        """Return the fault that applies to a request; one without effect if none."""
         for index, (fault, times) in enumerate(self._faults):
             if re.search(fault.key, key) is None:
                 continue
@@ -127,7 +127,7 @@ def _refuse(
 
 
 def _limit_page(environ: WSGIEnvironment, keys: int) -> None:
-    """Ask for less of a listing than was asked for, as a server may."""
+    """Limit the number of keys that a listing requests, as a server may."""
     query = dict(parse_qsl(environ.get("QUERY_STRING", ""), keep_blank_values=True))
     if "list-type" in query:
         query["max-keys"] = str(min(int(query.get("max-keys", keys)), keys))
@@ -137,11 +137,11 @@ def _limit_page(environ: WSGIEnvironment, keys: int) -> None:
 def _counted(
     body: Iterable[bytes], request: Request, after_bytes: int | None
 ) -> Iterator[bytes]:
-    """Yield a body in blocks, each counted before it goes; end early if told to."""
+    """Yield a body in blocks, counting each first; stop after `after_bytes`."""
     try:
         for part in body:
-            for at in range(0, len(part), _BLOCK_BYTES):
-                block = part[at : at + _BLOCK_BYTES]
+            for offset in range(0, len(part), _BLOCK_BYTES):
+                block = part[offset : offset + _BLOCK_BYTES]
                 if after_bytes is not None:
                     block = block[: after_bytes - request.sent_bytes]
                 request.sent_bytes += len(block)

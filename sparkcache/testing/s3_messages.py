@@ -1,4 +1,4 @@
-"""What the embedded S3 server and whoever started it say to each other."""
+"""Messages between the embedded S3 server and the process that started it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ class Request(msgspec.Struct):
         bucket: Empty for a request about all buckets.
         key: Empty for a request about a bucket, such as a listing.
         range: Its `Range` header; empty if it had none.
-        region: What it was signed for; empty if it was not signed.
-        status: What it was answered with; 0 if it has not been yet.
-        sent_bytes: Bytes of the answer's body handed to the network so far.
+        region: The region it was signed for; empty if it was not signed.
+        status: HTTP status of the response; 0 before there is one.
+        sent_bytes: Bytes of the response's body passed to the network so far.
 
     """
 
@@ -29,16 +29,16 @@ class Request(msgspec.Struct):
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """What goes wrong with requests for objects. Of several, the first one applies.
+    """A fault injected into requests. The first fault that matches applies.
 
     Attributes:
-        key: A regular expression to be found in a key; the empty one is found in
+        key: A regular expression that is searched in the key; an empty one matches
             listings, too.
-        times: How often; None for always.
-        status: Answer with this status and nothing else.
+        times: How many requests it affects; None for all.
+        status: Respond with this status only; None for a normal response.
         code: The error code that goes with the status.
-        after_bytes: Break the answer's body off after so many bytes.
-        without: Names of headers that are passed over, such as `If-Match`.
+        after_bytes: Break off the body of the response after this many bytes.
+        without: Names of request headers that are ignored, such as `If-Match`.
 
     """
 
@@ -51,11 +51,11 @@ class Fault(msgspec.Struct, frozen=True):
 
 
 class Behaviour(msgspec.Struct, frozen=True):
-    """How the server answers while nothing goes wrong.
+    """How the server responds to requests without a fault.
 
     Attributes:
-        latency_s: How long each request waits before it is looked at.
-        page_keys: How many keys a page of a listing has at most.
+        latency_s: How long each request waits before it is processed.
+        page_keys: The maximum number of keys on a page of a listing.
 
     """
 
@@ -64,23 +64,23 @@ class Behaviour(msgspec.Struct, frozen=True):
 
 
 class Behave(msgspec.Struct, frozen=True, tag=True):
-    """Behave so from now on."""
+    """Set the behaviour from now on."""
 
     behaviour: Behaviour
 
 
 class Inject(msgspec.Struct, frozen=True, tag=True):
-    """Let this go wrong, too."""
+    """Add a fault."""
 
     fault: Fault
 
 
 class Heal(msgspec.Struct, frozen=True, tag=True):
-    """Let nothing go wrong any more."""
+    """Remove all faults."""
 
 
 class Tell(msgspec.Struct, frozen=True, tag=True):
-    """Tell the requests seen so far."""
+    """Return the requests seen so far."""
 
 
 class Forget(msgspec.Struct, frozen=True, tag=True):
@@ -91,7 +91,7 @@ Command = Behave | Inject | Heal | Tell | Forget
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """To each command one; to the first, which nobody gives, the port."""
+    """Reply to a command. The first one is sent without a command, for the port."""
 
     port: int
     requests: list[Request] = []

@@ -1,8 +1,8 @@
-"""An S3 server for tests and demos: moto's, in a process of its own.
+"""S3 server for tests and demos: moto in a separate process.
 
-It is on loopback, keeps everything in memory, takes any credentials, and counts what
-it sends. `python -m sparkcache.testing.s3_server` is that process; it is spoken to in
-lines of JSON, and ends when its standard input or its parent does.
+It listens on loopback, keeps everything in memory, accepts any credentials, and counts
+the bytes it sends. The process is `python -m sparkcache.testing.s3_server`; it receives
+commands as lines of JSON, and ends with its standard input or its parent.
 
 Needs the extra `testing`.
 """
@@ -53,11 +53,11 @@ _KEPT_IN_MEMORY_BYTES = 1 << 40
 
 @dataclass(slots=True)
 class ObjectCount:
-    """What was asked of one object, or of several together.
+    """Counts of requests for one object, or for several together.
 
     Attributes:
-        gets: GET requests, refused ones and those that broke off included.
-        sent_bytes: Bytes of content that were sent in answer.
+        gets: GET requests, including refused ones and those that broke off.
+        sent_bytes: Bytes of content sent in response.
 
     """
 
@@ -66,7 +66,7 @@ class ObjectCount:
 
 
 class S3Server:
-    """A server, for as long as it is entered. Thread-safe.
+    """An S3 server that runs while the context is entered. Thread-safe.
 
     Example:
         >>> with S3Server() as server, server.as_environment():
@@ -95,7 +95,7 @@ class S3Server:
             env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         )
         try:
-            self._port = self._hear(_START_TIMEOUT_S).port
+            self._port = self._receive(_START_TIMEOUT_S).port
         except BaseException:
             self.__exit__()
             raise
@@ -116,11 +116,11 @@ class S3Server:
 
     @property
     def endpoint(self) -> str:
-        """Its URL."""
+        """URL of the server."""
         return f"http://{HOST}:{self._port}"
 
     def environment(self) -> dict[str, str]:
-        """Return what boto3 must find in the environment to speak to this server."""
+        """Return the environment variables with which boto3 uses this server."""
         return {
             "AWS_ACCESS_KEY_ID": "testing",
             "AWS_SECRET_ACCESS_KEY": "testing",
@@ -133,24 +133,24 @@ class S3Server:
 
     @contextmanager
     def as_environment(self) -> Iterator[None]:
-        """Make `environment()` all that this process says of AWS, within a block.
+        """Replace all AWS variables of this process by `environment()` in a block.
 
-        Processes that are started within see it too.
+        Processes that are started within the block inherit them.
         """
-        before = {key: text for key, text in os.environ.items() if _is_of_aws(key)}
+        before = {key: text for key, text in os.environ.items() if _is_aws(key)}
         for key in before:
             del os.environ[key]
         os.environ.update(self.environment())
         try:
             yield
         finally:
-            for key in filter(_is_of_aws, list(os.environ)):
+            for key in filter(_is_aws, list(os.environ)):
                 del os.environ[key]
             os.environ.update(before)
 
     @cached_property
     def client(self) -> S3Client:
-        """A client of boto3 for this server; for what has no method here."""
+        """boto3 client for this server, for operations without a method here."""
         import boto3
         from botocore.client import Config
 
@@ -160,7 +160,7 @@ class S3Server:
             )
 
     def create_bucket(self, bucket: str) -> None:
-        """Create a bucket, if it is not there."""
+        """Create a bucket, if it does not exist."""
         self.client.create_bucket(Bucket=bucket)
 
     def put(
@@ -170,7 +170,7 @@ class S3Server:
         data: bytes,
         metadata: Mapping[str, str] | None = None,
     ) -> None:
-        """Store an object in a bucket, in the place of what had its key."""
+        """Store an object in a bucket, replacing any object with the same key."""
         self.client.put_object(
             Bucket=bucket, Key=key, Body=data, Metadata=metadata or {}
         )
@@ -180,13 +180,13 @@ class S3Server:
         self.client.delete_object(Bucket=bucket, Key=key)
 
     def requests(self) -> list[Request]:
-        """Return all requests since the last `forget`, in the order they came."""
-        return self._ask(Tell()).requests
+        """Return all requests since the last `forget`, in order of arrival."""
+        return self._send(Tell()).requests
 
     def counts(self) -> dict[str, ObjectCount]:
-        """Return what was read since the last `forget`: by `bucket/key`.
+        """Return counts of reads since the last `forget`, by `bucket/key`.
 
-        Listings of a bucket are under `bucket/`.
+        Listings of a bucket are counted under `bucket/`.
         """
         counts: dict[str, ObjectCount] = defaultdict(ObjectCount)
         for request in self.requests():
@@ -198,8 +198,8 @@ class S3Server:
         return dict(counts)
 
     def forget(self) -> None:
-        """Count from nothing on."""
-        self._ask(Forget())
+        """Forget all requests so far."""
+        self._send(Forget())
 
     def fail(
         self,
@@ -209,50 +209,50 @@ class S3Server:
         code: str = "InternalError",
         times: int | None = 1,
     ) -> None:
-        """Answer the next requests with an error.
+        """Respond to the next requests with an error.
 
         Args:
-            key: A regular expression to be found in the key; the empty one is found
-                in listings, too.
+            key: A regular expression that is searched in the key; an empty one matches
+                listings, too.
             status: The HTTP status, such as 503.
-            code: S3's name for the error, such as `SlowDown`.
-            times: How many requests; None for all until `heal`.
+            code: S3's error code, such as `SlowDown`.
+            times: How many requests fail; None for all until `heal`.
 
         """
-        self._ask(Inject(Fault(key, times, status=status, code=code)))
+        self._send(Inject(Fault(key, times, status=status, code=code)))
 
     def refuse(self, key: str = "", *, times: int | None = None) -> None:
-        """Deny access: to all requests, if not told how many."""
+        """Deny access to requests: to all of them unless `times` is set."""
         self.fail(key, status=403, code="AccessDenied", times=times)
 
     def break_off(
         self, key: str = "", *, after_bytes: int, times: int | None = 1
     ) -> None:
-        """Hang up in the midst of the next answers, after so many bytes of body."""
-        self._ask(Inject(Fault(key, times, after_bytes=after_bytes)))
+        """Close the connection of the next responses after `after_bytes` of body."""
+        self._send(Inject(Fault(key, times, after_bytes=after_bytes)))
 
     def ignore(self, *headers: str, key: str = "", times: int | None = None) -> None:
-        """Pass over headers of requests, as servers do that are not quite S3."""
-        self._ask(Inject(Fault(key, times, without=headers)))
+        """Ignore headers of requests, as servers do that are not fully compatible."""
+        self._send(Inject(Fault(key, times, without=headers)))
 
     def heal(self) -> None:
-        """Let nothing go wrong any more."""
-        self._ask(Heal())
+        """Remove all faults."""
+        self._send(Heal())
 
     def behave(self, *, latency_s: float = 0.0, page_keys: int = 1000) -> None:
-        """Say how slow it is, and how long a page of a listing may be."""
-        self._ask(Behave(Behaviour(latency_s, page_keys)))
+        """Set the latency, and the maximum number of keys on a page of a listing."""
+        self._send(Behave(Behaviour(latency_s, page_keys)))
 
-    def _ask(self, command: Command) -> Answer:
+    def _send(self, command: Command) -> Answer:
         if self._process is None:
             raise RuntimeError("the S3 server is not running: use it as `with`")
         assert self._process.stdin is not None
         with self._lock:
             self._process.stdin.write(msgspec.json.encode(command) + b"\n")
             self._process.stdin.flush()
-            return self._hear(_START_TIMEOUT_S)
+            return self._receive(_START_TIMEOUT_S)
 
-    def _hear(self, timeout_s: float) -> Answer:
+    def _receive(self, timeout_s: float) -> Answer:
         assert self._process is not None
         assert self._process.stdout is not None
         if select.select([self._process.stdout], [], [], timeout_s)[0]:
@@ -265,35 +265,35 @@ class S3Server:
         raise RuntimeError(f"the S3 server does not answer:\n{log}")
 
 
-def _is_of_aws(variable: str) -> bool:
+def _is_aws(variable: str) -> bool:
     return variable.startswith("AWS_")
 
 
 def _main() -> None:
-    """Serve until there is nobody left to serve."""
+    """Serve until standard input or the parent process ends."""
     threading.Thread(
-        target=_end_with, args=(os.pidfd_open(os.getppid()),), daemon=True
+        target=_exit_with, args=(os.pidfd_open(os.getppid()),), daemon=True
     ).start()
     commands = sys.stdin.buffer
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever is printed is no answer
+    os.dup2(2, 1)  # printed text must not mix with answers
     app, port = _serve()
     answers.write(msgspec.json.encode(Answer(port)) + b"\n")
     answers.flush()
     for line in commands:
         command = msgspec.json.decode(line, type=Command)
-        answers.write(msgspec.json.encode(_obey(app, command, port)) + b"\n")
+        answers.write(msgspec.json.encode(_execute(app, command, port)) + b"\n")
         answers.flush()
 
 
-def _end_with(pidfd: int) -> None:
-    """End when a process does. Its end of a pipe may outlive it, in its children."""
+def _exit_with(pidfd: int) -> None:
+    """Exit when a process ends; its children may keep its end of a pipe open."""
     select.select([pidfd], [], [])
     os._exit(0)
 
 
 def _serve() -> tuple[WatchedApp, int]:
-    """Begin to serve, in daemon threads; return the port."""
+    """Start serving in daemon threads; return the application and the port."""
     os.environ["MOTO_S3_DEFAULT_KEY_BUFFER_SIZE"] = str(_KEPT_IN_MEMORY_BYTES)
     from moto.moto_server.werkzeug_app import MotoRequestHandler, create_backend_app
     from werkzeug.serving import make_server
@@ -302,7 +302,7 @@ def _serve() -> tuple[WatchedApp, int]:
 
     class Silent(MotoRequestHandler):
         def log_request(self, *_: object) -> None:
-            """Leave the log to what goes wrong."""
+            """Log nothing: the log is for errors."""
 
     app = WatchedApp(create_backend_app("s3"))
     server = make_server(HOST, 0, app, threaded=True, request_handler=Silent)
@@ -310,7 +310,7 @@ def _serve() -> tuple[WatchedApp, int]:
     return app, server.port
 
 
-def _obey(app: WatchedApp, command: Command, port: int) -> Answer:
+def _execute(app: WatchedApp, command: Command, port: int) -> Answer:
     match command:
         case Behave():
             app.behaviour = command.behaviour

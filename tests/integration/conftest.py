@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def topic(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two ledgers, in 6 blocks and 32 runs; for all tests to read."""
+    """Two ledgers in 6 blocks and 32 runs, shared by all tests."""
     directory = tmp_path_factory.mktemp("topic")
     write_topic(directory)
     return directory
@@ -26,7 +26,7 @@ def topic(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def content(topic: Path) -> str:
-    """What is in the topic, read without a cache."""
+    """Digest of the topic, read without a cache."""
     config = replace(CONFIG, enabled=False)
     return digest(Executor(topic, topic, config).read())
 
@@ -38,7 +38,7 @@ def executor(
     monkeypatch: pytest.MonkeyPatch,
     request: pytest.FixtureRequest,
 ) -> Iterator[Executor]:
-    """An executor whose directory vanishes in the end, and its node with it."""
+    """An executor whose directory is removed at the end, which ends its node."""
     directory = tmp_path / "executor"
     directory.mkdir()
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(directory))

@@ -1,11 +1,11 @@
 """An executor without Spark: a directory, and tasks that read through its node.
 
-Run as a program it is one task, in a process of its own:
+As a program it runs one task in a process of its own:
 
     python executor.py TOPIC_DIRECTORY STAGE CONFIG [RUNS]
 
-It reads everything, prints a digest of it, and logs to stderr. If RUNS is given it
-stops after so many, says so, and waits for ever.
+The task reads the whole topic, prints a digest of it, and logs to stderr. With RUNS it
+stops after that many runs, prints their number, and waits until its input ends.
 """
 
 from __future__ import annotations
@@ -71,11 +71,11 @@ class Executor:
 
     @property
     def marker(self) -> str:
-        """What its processes have in their command lines."""
+        """Text that the command lines of its processes contain."""
         return f"sparkcache.node {self.directory}"
 
     def scan(self) -> Scan:
-        """Everything there is in the topic, in one partition."""
+        """The whole topic in one partition."""
         return whole_topic(self.topic, self.config)
 
     def read(
@@ -86,7 +86,7 @@ class Executor:
         consumer: Consumer = WHOLE,
         plans: tuple[Plan, ...] = (),
     ) -> Iterator[DecodedRun]:
-        """Read in this process, as a task of some stage."""
+        """Read in this process, as a task of a stage."""
         return read_scan(
             scan or self.scan(),
             reader=ReaderIdentity(ReadToken(stage, 0), "scan", consumer, math.inf),
@@ -98,7 +98,7 @@ class Executor:
     def start_task(
         self, stage: int = 0, runs: int | None = None, **options: Any
     ) -> subprocess.Popen[str]:
-        """Start a task in a process of its own."""
+        """Start a task in a separate process."""
         command = [sys.executable, __file__, str(self.topic), str(stage)]
         command += [msgspec.json.encode(self.config).decode()]
         return subprocess.Popen(
@@ -115,19 +115,19 @@ class Executor:
         )
 
     def metrics(self) -> Metrics:
-        answer = self._answer_to(GetMetrics())
-        assert isinstance(answer, MetricsReply)
-        return answer.metrics
+        reply = self._request(GetMetrics())
+        assert isinstance(reply, MetricsReply)
+        return reply.metrics
 
     def topic_metrics(self) -> tuple[TopicMetrics, ...]:
-        answer = self._answer_to(GetTopicMetrics())
-        assert isinstance(answer, TopicMetricsReply)
-        return answer.topics
+        reply = self._request(GetTopicMetrics())
+        assert isinstance(reply, TopicMetricsReply)
+        return reply.topics
 
-    def _answer_to(self, question: Message) -> ToTask:
+    def _request(self, request: Message) -> ToTask:
         channel: Channel[ToTask] = Channel(self.address.connect(DEADLINE_S), ToTask)
         with closing(channel):
-            channel.send(question)
+            channel.send(request)
             return channel.receive()[0]
 
 
@@ -152,22 +152,22 @@ def whole_topic(directory: Path, config: CacheConfig) -> Scan:
 
 
 def digest(runs: Iterable[DecodedRun]) -> str:
-    """Tell one content from another; keeps nothing of it."""
-    found = hashlib.sha256()
+    """Return a digest of the rows, without keeping the runs."""
+    digester = hashlib.sha256()
     for run in runs:
         for batch in run.batches:
             columns = (batch[name].to_pylist() for name in COLUMNS)
             for ledger, entry, value in zip(*columns, strict=True):
-                found.update(b"%d %d %d " % (ledger, entry, len(value)))
-                found.update(value)
-    return found.hexdigest()
+                digester.update(b"%d %d %d " % (ledger, entry, len(value)))
+                digester.update(value)
+    return digester.hexdigest()
 
 
-def until(is_so: Callable[[], bool], deadline_s: float = DEADLINE_S) -> None:
-    """Wait for something; fails if it does not come to pass."""
+def until(condition: Callable[[], bool], deadline_s: float = DEADLINE_S) -> None:
+    """Wait for a condition; fail if it does not hold within the deadline."""
     end_s = time.monotonic() + deadline_s
-    while not is_so():
-        assert time.monotonic() < end_s, "it did not come to pass"
+    while not condition():
+        assert time.monotonic() < end_s, f"not true within {deadline_s} s"
         time.sleep(0.01)
 
 

@@ -1,4 +1,4 @@
-"""What nodes read in these tests, and what can be seen of their processes."""
+"""The topic that nodes read in these tests, and inspection of their processes."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ EITHER_ENGINE = pytest.mark.parametrize(
 
 
 def processes(executor: Executor) -> list[int]:
-    """The node and its loaders; the node is the first, as it is their parent."""
+    """Process ids of the node and its loaders; the node, their parent, is the first."""
     return leaks.processes_with(executor.marker)
 
 
 def stored_bytes(executor: Executor) -> int:
-    """Of all data objects of the topic."""
+    """Total size of all data objects of the topic."""
     return sum(
         path.stat().st_size
         for path in executor.topic.iterdir()
@@ -68,14 +68,14 @@ def only_warning(caplog: pytest.LogCaptureFixture) -> str:
 
 @contextmanager
 def frozen(pids: list[int]) -> Iterator[None]:
-    """Stop processes, so that they are all seen at one moment."""
+    """Stop processes, so that all are inspected at the same moment."""
 
     def signal_all(number: int) -> None:
         for pid in pids:
             with suppress(ProcessLookupError):
                 os.kill(pid, number)
 
-    def is_still(pid: int) -> bool:
+    def is_stopped(pid: int) -> bool:
         try:
             stat = Path(f"/proc/{pid}/stat").read_text()
         except (FileNotFoundError, ProcessLookupError):
@@ -84,18 +84,18 @@ def frozen(pids: list[int]) -> Iterator[None]:
 
     signal_all(signal.SIGSTOP)
     try:
-        until(lambda: all(map(is_still, pids)))
+        until(lambda: all(map(is_stopped, pids)))
         yield
     finally:
         signal_all(signal.SIGCONT)
 
 
 def memfd_bytes(executor: Executor, *tasks: int) -> int:
-    """Shared memory of the node, its loaders and these tasks, each piece once."""
-    return memfd_bytes_of([*processes(executor), *tasks])
+    """Size of the shared memory of the node, its loaders and tasks, without repeats."""
+    return processes_memfd_bytes([*processes(executor), *tasks])
 
 
-def memfd_bytes_of(pids: list[int]) -> int:
+def processes_memfd_bytes(pids: list[int]) -> int:
     sizes = {}
     for pid in pids:
         try:

@@ -1,4 +1,4 @@
-"""Readers that come together, as the server of S3 sees them."""
+"""Concurrent readers, checked by the requests that the S3 server gets."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ READERS = 12
 
 @pytest.fixture
 def server() -> Iterator[S3Server]:
-    """A topic of 8 ledgers behind a server that answers after 5 ms."""
+    """A topic of 8 ledgers on a server that responds after 5 ms."""
     with S3Server() as server, server.as_environment():
         server.create_bucket(BUCKET)
         for stored in synthetic_topic(TOPIC, LEDGERS << 21, ledgers=LEDGERS):
@@ -54,7 +54,7 @@ def server() -> Iterator[S3Server]:
 def node(
     server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Executor]:
-    """The directory of an executor whose node has two loaders."""
+    """An executor whose node has two loaders."""
     config = CacheConfig(
         run_bytes=128 << 10, loaders=2, endpoint=server.endpoint, path_style=True
     )
@@ -66,22 +66,22 @@ def node(
 
 
 def every_run(config: CacheConfig) -> list[RunSlice]:
-    """Every run of the topic, each a stretch of its own."""
+    """Every run of the topic, each as a slice of its own."""
     options = ScanOptions.parse({"path": f"s3://{BUCKET}", "topic": TOPIC})
     connector = connectors.find("pulsar")
     storage = open_storage(options.root, config, Traffic())
     snapshot = connector.catalog(storage, options.raw).snapshot(TOPIC)
     return [
-        RunSlice(found.ledger, extent, tuple(runs), index, index + 1)
-        for found in snapshot.ledgers
-        for extent in found.extents
+        RunSlice(ledger_map.ledger, extent, tuple(runs), index, index + 1)
+        for ledger_map in snapshot.ledgers
+        for extent in ledger_map.extents
         for runs in [connector.runs(extent, config.run_bytes)]
         for index in range(len(runs))
     ]
 
 
 def joined(runs: list[RunSlice]) -> tuple[RunSlice, ...]:
-    """Make one stretch of what is consecutive in an extent."""
+    """Join runs that are consecutive in an extent to one slice."""
     slices: list[RunSlice] = []
     for run in runs:
         if slices and slices[-1].ledger == run.ledger:
@@ -96,7 +96,7 @@ def test_readers_of_overlapping_ranges_fetch_every_byte_once(
 ) -> None:
     runs, pick = every_run(node.config), random.Random(seed)
     ranges = [sorted(pick.sample(range(len(runs) + 1), 2)) for _ in range(READERS)]
-    all_have_begun = threading.Barrier(READERS)
+    all_started = threading.Barrier(READERS)
 
     def read(number: int, first: int, stop: int, config: CacheConfig) -> Runs:
         return read_scan(
@@ -112,14 +112,14 @@ def test_readers_of_overlapping_ranges_fetch_every_byte_once(
     def read_together(number: int) -> str:
         reading = read(number, *ranges[number], node.config)
         begun = [next(reading)]
-        all_have_begun.wait()
+        all_started.wait()
         return digest(chain(begun, reading))
 
     written = list(read(0, 0, len(runs), replace(node.config, enabled=False)))
     server.forget()
     with ThreadPoolExecutor(READERS) as readers:
-        found = list(readers.map(read_together, range(READERS)))
-    assert found == [digest(written[first:stop]) for first, stop in ranges]
+        digests = list(readers.map(read_together, range(READERS)))
+    assert digests == [digest(written[first:stop]) for first, stop in ranges]
     sizes = {run.ledger.object.uri: run.ledger.object.size_bytes for run in runs}
     for key, count in server.counts().items():
         assert count.sent_bytes <= sizes[f"s3://{key}"], f"{count.gets} GETs of {key}"

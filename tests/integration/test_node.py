@@ -1,4 +1,4 @@
-"""Real nodes, loaders and tasks, as processes; Spark alone is missing."""
+"""Real nodes, loaders and tasks, as processes, but without Spark."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from nodes import (
     RUNS,
     frozen,
     memfd_bytes,
-    memfd_bytes_of,
     processes,
+    processes_memfd_bytes,
     stored_bytes,
     write_topic,
 )
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 def batches_of(scan: Scan, runs: int) -> Iterator[tuple[Scan, Position]]:
-    """Cut what is read into batches of so many runs at most; say where each ends."""
+    """Cut a scan into batches of at most `runs` runs; yield each with its end."""
     for run_slice in scan.slices:
         for start in range(0, len(run_slice.runs), runs):
             stop = min(start + runs, len(run_slice.runs))
@@ -56,8 +56,8 @@ def test_tasks_that_begin_together_elect_one_node(
 ) -> None:
     tasks = [executor.start_task() for _ in range(6)]
     for task in tasks:
-        out, said = task.communicate()
-        assert (out.strip(), said) == (content, "")
+        out, errors = task.communicate()
+        assert (out.strip(), errors) == (content, "")
     assert len(processes(executor)) == 2
     metrics = executor.metrics()
     assert metrics.loads == metrics.gets == 6
@@ -70,7 +70,7 @@ def test_tasks_that_begin_together_elect_one_node(
 
 
 @EITHER_ENGINE
-def test_what_a_killed_task_has_mapped_is_free_again(
+def test_memory_that_a_killed_task_mapped_is_free_again(
     executor: Executor, content: str
 ) -> None:
     task = executor.start_task(runs=7, stdin=subprocess.PIPE)
@@ -79,7 +79,7 @@ def test_what_a_killed_task_has_mapped_is_free_again(
         assert task.stdout.readline() == "7\n"
         nothing = replace(executor.config, max_bytes=0)
         assert digest(executor.read(1, config=nothing)) == content
-        # What the other task maps, and nothing else: loaders unmap a little later.
+        # Only what the other task maps remains, once loaders have unmapped theirs.
         until(lambda: executor.metrics().held_bytes == memfd_bytes(executor, task.pid))
         assert executor.metrics().held_bytes > 0
         task.kill()
@@ -88,7 +88,7 @@ def test_what_a_killed_task_has_mapped_is_free_again(
 
 
 @EITHER_ENGINE
-def test_memory_counts_for_as_long_as_a_batch_is_referred_to(
+def test_memory_counts_as_long_as_a_batch_is_referenced(
     executor: Executor,
 ) -> None:
     reading = executor.read()
@@ -116,7 +116,7 @@ def test_batches_of_a_stream_that_end_within_blocks_fetch_each_once(
             rest = replace(rest, start=end)
 
     assert digest(read()) == content
-    until(lambda: executor.metrics().gets == 6)  # the last load says that it has ended
+    until(lambda: executor.metrics().gets == 6)  # the last load reports its end
     metrics = executor.metrics()
     assert metrics.loads == 6
     assert metrics.received_bytes == stored_bytes(executor)
@@ -136,8 +136,8 @@ def test_memory_never_exceeds_the_limit(executor: Executor, content: str) -> Non
         with frozen([*processes(executor), *pids]):
             peak_bytes = max(peak_bytes, memfd_bytes(executor, *pids))
     for task in tasks:
-        out, said = task.communicate()
-        assert (out.strip(), said) == (content, "")
+        out, errors = task.communicate()
+        assert (out.strip(), errors) == (content, "")
     assert 0 < peak_bytes <= executor.config.max_bytes
     assert peak_bytes <= executor.metrics().peak_bytes <= executor.config.max_bytes
 
@@ -173,7 +173,7 @@ def test_an_object_that_is_gone_is_an_error(executor: Executor, tmp_path: Path) 
     shutil.rmtree(own)
     with pytest.raises(SourceError, match=r"(?i)no such file"):
         digest(reading)
-    assert executor.metrics().failures >= 2  # what is loaded ahead fails, too
+    assert executor.metrics().failures >= 2  # loading ahead fails, too
 
 
 @EITHER_ENGINE
@@ -195,29 +195,29 @@ def test_settings_of_a_later_stage_reach_the_node(executor: Executor) -> None:
     [
         pytest.param(
             replace(CONFIG, ttl_create_s=1, ttl_after_read_s=1),
-            id="its time is over",
+            id="time to live",
         ),
-        pytest.param(replace(CONFIG, max_life_s=1), id="its life has ended"),
+        pytest.param(replace(CONFIG, max_life_s=1), id="maximum age"),
     ],
 )
-def test_memory_is_free_within_two_seconds_though_nobody_asks(
+def test_memory_is_free_within_two_seconds_without_any_request(
     executor: Executor, config: CacheConfig
 ) -> None:
-    """No message is sent meanwhile: what is looked at are the node's descriptors."""
+    """No message is sent meanwhile: the test inspects the node's descriptors."""
     begin_s = time.monotonic()
     reading = executor.read(config=config)
     next(reading)
     reading.close()
     until(lambda: memfd_bytes(executor) == 0, deadline_s=1 + 2)
-    assert time.monotonic() - begin_s >= 1, "it was not the time that ended it"
+    assert time.monotonic() - begin_s >= 1, "the run was evicted before its time"
     metrics = executor.metrics()
     assert metrics.evicted_by_ttl == metrics.inserts > 0
 
 
-def test_much_that_is_overdue_is_free_as_soon(
+def test_many_overdue_runs_are_free_just_as_soon(
     executor: Executor, tmp_path: Path
 ) -> None:
-    """It takes nine passes, which follow one another at once."""
+    """Eviction takes nine passes, which follow each other without a pause."""
     write_directory(tmp_path / "large", synthetic_topic(TOPIC, 128 << 20))
     long = CacheConfig(loaders=1, ttl_after_read_s=600)
     executor = replace(executor, topic=tmp_path / "large", config=long)
@@ -232,14 +232,14 @@ def test_much_that_is_overdue_is_free_as_soon(
     until(lambda: memfd_bytes(executor) == 0, deadline_s=2)
 
 
-def test_a_mapped_run_outlives_its_time_where_it_is_mapped(
+def test_a_mapped_run_outlives_its_time_to_live_in_the_task(
     executor: Executor, content: str
 ) -> None:
     short = replace(executor.config, ttl_create_s=1, ttl_after_read_s=1, max_life_s=1)
     reading = executor.read(config=short)
     runs = list(reading)
     node = processes(executor)[0]
-    until(lambda: memfd_bytes_of([node]) == 0, deadline_s=1 + 2)
+    until(lambda: processes_memfd_bytes([node]) == 0, deadline_s=1 + 2)
     assert digest(runs) == content
 
 

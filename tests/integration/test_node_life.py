@@ -1,4 +1,4 @@
-"""How long a node lives, and where it begins."""
+"""When a node starts and ends."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_a_node_ends_with_its_directory(executor: Executor) -> None:
 
 
 def test_a_node_ends_with_its_jvm(executor: Executor) -> None:
-    """The JVM is what is called `java` above the task."""
+    """The JVM is the ancestor of the task that is called `java`."""
     code = """
 import pathlib, subprocess, sys
 pathlib.Path("/proc/self/comm").write_text("java")
@@ -51,13 +51,13 @@ sys.stdin.read()
 def test_a_node_started_by_a_worker_with_little_memory_serves(
     executor: Executor, content: str
 ) -> None:
-    """Its limit is the node's too; shared memory that is not mapped is beyond it."""
+    """The node inherits the limit, which does not apply to unmapped shared memory."""
     limit = 2 << 30
     task = executor.start_task(
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     )
-    out, said = task.communicate()
-    assert (out.strip(), said) == (content, "")
+    out, errors = task.communicate()
+    assert (out.strip(), errors) == (content, "")
     assert executor.metrics().requests == RUNS
 
 

@@ -1,4 +1,4 @@
-"""The package as a user gets it, built in isolation and installed on its own."""
+"""The package as users get it, built in isolation and installed alone."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ print("VERSION", sparkcache.__version__)
 
 
 def run(*command: object, cwd: Path) -> str:
-    """Run a program which sees no path, no settings and no packages of this one."""
+    """Run a program without the paths, settings and packages of this process."""
     kept = {"HOME", "PATH", "JAVA_HOME", "LANG", "TMPDIR"}
     kept |= {name for name in os.environ if name.startswith(("SSL_", "PIP_"))}
     environment = {name: os.environ[name] for name in kept & os.environ.keys()}
@@ -57,7 +57,7 @@ def run(*command: object, cwd: Path) -> str:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory, jdk: None) -> Path:
-    """A directory with the source distribution, and the wheel that was built of it."""
+    """A directory with the source distribution, and the wheel built from it."""
     directory = tmp_path_factory.mktemp("dist")
     run(sys.executable, "-m", "build", "--outdir", directory, ROOT, cwd=directory)
     return directory
@@ -65,7 +65,7 @@ def built(tmp_path_factory: pytest.TempPathFactory, jdk: None) -> Path:
 
 @pytest.fixture(scope="module")
 def python(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The Python of an environment that has the wheel, and what it declares."""
+    """Python of an environment with only the wheel and its dependencies."""
     directory = tmp_path_factory.mktemp("clean")
     run(sys.executable, "-m", "venv", directory, cwd=directory)
     python = directory / "bin" / "python"
@@ -76,7 +76,7 @@ def python(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return python
 
 
-def test_both_distributions_say_what_they_are(built: Path) -> None:
+def test_metadata_of_both_distributions(built: Path) -> None:
     (wheel,) = built.glob("*.whl")
     (source,) = built.glob("*.tar.gz")
     assert wheel.name == f"sparkcache-{sparkcache.__version__}-py3-none-any.whl"
@@ -96,18 +96,16 @@ def test_both_distributions_say_what_they_are(built: Path) -> None:
     assert not any(name.startswith(("tests/", "examples/")) for name in inside)
 
 
-def test_the_wheel_reads_a_topic_where_nothing_else_is(
-    python: Path, tmp_path: Path
-) -> None:
+def test_the_wheel_alone_reads_a_topic(python: Path, tmp_path: Path) -> None:
     lines = (GOLDEN / "expected-filesystem" / "none.jsonl").read_text().splitlines()
     messages = [json.loads(line) for line in lines]
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
-    said = run(
+    output = run(
         *(python, program, messages[0]["topic"], GOLDEN / "objects-filesystem"),
         cwd=tmp_path,
     )
-    found = dict(re.findall(r"^(VALUES|VERSION) (.*)$", said, flags=re.MULTILINE))
+    found = dict(re.findall(r"^(VALUES|VERSION) (.*)$", output, flags=re.MULTILINE))
     wanted = [json.loads(line)["value"] for line in lines]
     assert found["VERSION"] == sparkcache.__version__
     values = [b64decode(value).hex() for value in wanted]

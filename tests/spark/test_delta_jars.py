@@ -43,7 +43,7 @@ def test_they_are_skipped_by_name_with_the_reason() -> None:
     said, counts = outcome()
     assert counts.keys() == {"skipped"}
     assert counts["skipped"] > 10
-    assert f"{COORDINATES} cannot be had: there is no mvn" in said
+    assert f"{COORDINATES} is not available: there is no mvn" in said
     assert "test_delta_spark.py" in said
 
 
@@ -51,7 +51,7 @@ def test_they_fail_where_all_has_to_be_there() -> None:
     said, counts = outcome(CI="true")
     assert counts.keys() == {"error"}
     assert counts["error"] > 10
-    assert f"{COORDINATES} cannot be had: there is no mvn" in said
+    assert f"{COORDINATES} is not available: there is no mvn" in said
 
 
 @pytest.mark.skipif(shutil.which("mvn") is None, reason="there is no mvn")

@@ -1,4 +1,4 @@
-"""Settings: what they may be, and where they are found."""
+"""Settings: their valid values, and where these come from."""
 
 from __future__ import annotations
 
@@ -148,17 +148,17 @@ def test_options_come_before_conf_before_file_before_defaults(
         "spark.sparkcache.batchBytes 2k\n"
         "spark.sparkcache.partitionBytes 3k\n"
     )
-    found = CacheConfig.resolve(
+    resolved = CacheConfig.resolve(
         options={"runBytes": "30k"},
         conf={
             "spark.sparkcache.runBytes": "10k",
             "spark.sparkcache.batchBytes": "20k",
         },
     )
-    assert found.run_bytes == 30 << 10
-    assert found.batch_bytes == 20 << 10
-    assert found.partition_bytes == 3 << 10
-    assert found.max_bytes == CacheConfig().max_bytes
+    assert resolved.run_bytes == 30 << 10
+    assert resolved.batch_bytes == 20 << 10
+    assert resolved.partition_bytes == 3 << 10
+    assert resolved.max_bytes == CacheConfig().max_bytes
 
 
 def test_a_base_takes_the_place_of_the_file(conf_file: Callable[[str], Path]) -> None:
@@ -168,11 +168,11 @@ def test_a_base_takes_the_place_of_the_file(conf_file: Callable[[str], Path]) ->
 
 
 def test_options_have_no_case_and_others_are_not_ours() -> None:
-    found = CacheConfig.resolve(
+    resolved = CacheConfig.resolve(
         options={"RUNBYTES": "10k", "topic": "t"},
         conf={"spark.sparkcache.maxBytes": "1m", "spark.sql.shuffle.partitions": "1"},
     )
-    assert found == CacheConfig(run_bytes=10 << 10, max_bytes=1 << 20)
+    assert resolved == CacheConfig(run_bytes=10 << 10, max_bytes=1 << 20)
 
 
 def test_a_conf_of_ours_has_to_be_known() -> None:
@@ -182,10 +182,10 @@ def test_a_conf_of_ours_has_to_be_known() -> None:
 
 def test_an_empty_text_is_none() -> None:
     base = CacheConfig(endpoint="http://127.0.0.1:1", region="eu-west-1")
-    found = CacheConfig.resolve(
+    resolved = CacheConfig.resolve(
         options={"endpoint": ""}, conf={"spark.sparkcache.region": ""}, base=base
     )
-    assert found == CacheConfig()
+    assert resolved == CacheConfig()
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_a_line_without_a_value(conf_file: Callable[[str], Path]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "named", "given_text", "wanted"),
+    ("options", "named", "text", "wanted"),
     [
         ({"runBytes": "lots"}, "runBytes", "'lots'", "a size such as 512m"),
         ({"runBytes": "1"}, "runBytes", "1", "at least 1k"),
@@ -229,18 +229,18 @@ def test_a_line_without_a_value(conf_file: Callable[[str], Path]) -> None:
         ({"endpoint": "localhost:9000"}, "endpoint", "'localhost:9000'", "a URL"),
     ],
 )
-def test_errors_name_what_was_given_and_what_would_do(
-    options: dict[str, str], named: str, given_text: str, wanted: str
+def test_errors_name_the_option_its_text_and_valid_values(
+    options: dict[str, str], named: str, text: str, wanted: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
         CacheConfig.resolve(options=options)
     message = str(caught.value)
-    assert message.startswith(f"{named}={given_text}: must ")
+    assert message.startswith(f"{named}={text}: must ")
     assert wanted in message
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "message"),
     [
         ({"max_bytes": "8g"}, "max_bytes='8g': must be int, such as 1073741824"),
         ({"max_bytes": 8e9}, "max_bytes=8000000000.0: must be int"),
@@ -251,8 +251,8 @@ def test_errors_name_what_was_given_and_what_would_do(
         ({"endpoint": 9000}, "endpoint=9000: must be str | None"),
     ],
 )
-def test_values_of_the_wrong_type(settings: dict[str, Any], told: str) -> None:
-    with pytest.raises(ConfigError, match="^" + re.escape(told)):
+def test_values_of_the_wrong_type(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match="^" + re.escape(message)):
         CacheConfig(**settings)
 
 
@@ -297,32 +297,32 @@ def test_a_file_that_is_no_text(
 
 
 def test_conf_file_in_the_repository_is_the_generated_one() -> None:
-    """Otherwise: python -m sparkcache.config > conf/sparkcache.conf."""
+    """To generate it: python -m sparkcache.config > conf/sparkcache.conf."""
     stored = (ROOT / "conf" / "sparkcache.conf").read_text(encoding="utf-8")
     assert stored == config.conf_file()
 
 
-def test_conf_file_says_the_defaults(conf_file: Callable[[str], Path]) -> None:
-    """Read with every line switched on, it changes nothing."""
+def test_conf_file_has_the_defaults(conf_file: Callable[[str], Path]) -> None:
+    """With every line uncommented, the file changes nothing."""
     conf_file(config.conf_file().replace("\n#spark.", "\nspark."))
     assert config.from_file() == CacheConfig()
 
 
-def test_conf_file_marks_what_a_scan_may_have() -> None:
+def test_conf_file_marks_settings_of_a_scan() -> None:
     for spec in fields(CacheConfig):
         name = config.option_name(spec)
         text, _, _ = config.conf_file().partition(f"\n#spark.sparkcache.{name}")
-        said = text.endswith("(scan)")
-        assert said == (name in config.scan_option_names())
-        assert said != (name in config.node_option_names())
+        is_marked = text.endswith("(scan)")
+        assert is_marked == (name in config.scan_option_names())
+        assert is_marked != (name in config.node_option_names())
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "message"),
     [
         ("runbyte", "unknown option runbyte; did you mean runBytes?"),
         ("xyz", "unknown option xyz; known: ['endpoint', 'runBytes']"),
     ],
 )
-def test_suggest(name: str, told: str) -> None:
-    assert config.suggest(name, frozenset({"runBytes", "endpoint"})) == told
+def test_suggest(name: str, message: str) -> None:
+    assert config.suggest(name, frozenset({"runBytes", "endpoint"})) == message

@@ -1,4 +1,4 @@
-"""How values are distributed, and how distributions are added up."""
+"""Histograms, and how they are added up."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ numbers = st.lists(st.integers(0, 2000))
 
 
 def seen(values: list[int]) -> Histogram:
-    found = Values(COUNTS)
+    counted = Values(COUNTS)
     for value in values:
-        found.see(value)
-    return found.histogram()
+        counted.see(value)
+    return counted.histogram()
 
 
 @given(numbers, numbers)
@@ -32,9 +32,9 @@ def test_a_quantile_is_the_next_bound(values: list[int], share: float) -> None:
     assert seen(values).quantile(share) == min(b for b in COUNTS if b >= exact)
 
 
-def test_of_nothing_there_is_nothing() -> None:
-    nothing = Histogram.empty(TIMES_S)
-    assert (nothing.count, nothing.mean, nothing.quantile(0.99)) == (0, 0.0, 0.0)
+def test_an_empty_histogram() -> None:
+    empty = Histogram.empty(TIMES_S)
+    assert (empty.count, empty.mean, empty.quantile(0.99)) == (0, 0.0, 0.0)
 
 
 def test_a_bound_belongs_to_its_range() -> None:

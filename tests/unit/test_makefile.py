@@ -1,4 +1,4 @@
-"""What `make` says where Python or Java is missing, and which Python it takes."""
+"""Errors of `make` without Python or Java, and the Python that it selects."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def bare(tmp_path: Path) -> Path:
-    """A path on which there is a shell and nothing else."""
+    """A path with only a shell on it."""
     shell = shutil.which("sh")
     assert shell is not None
     (tmp_path / "sh").symlink_to(shell)
@@ -42,20 +42,20 @@ def script(path: Path, text: str) -> None:
 def test_without_python_one_line_says_what_to_install(bare: Path) -> None:
     done = make(bare, "python")
     assert done.returncode == 2
-    said = [line for line in done.stderr.splitlines() if "Makefile" not in line]
-    assert len(said) == 1
-    assert "Python 3.11, 3.12 or 3.13 with its venv module" in said[0]
-    assert "python3-venv" in said[0]
+    lines = [line for line in done.stderr.splitlines() if "Makefile" not in line]
+    assert len(lines) == 1
+    assert "Python 3.11, 3.12 or 3.13 with its venv module" in lines[0]
+    assert "python3-venv" in lines[0]
 
 
-def test_a_python_without_its_venv_module_will_not_do(bare: Path) -> None:
+def test_a_python_without_its_venv_module_is_not_suitable(bare: Path) -> None:
     script(bare / "python3", "exit 1")
     done = make(bare, "python")
     assert done.returncode == 2
     assert "python3-venv" in done.stderr
 
 
-def test_the_first_python_that_will_do_is_taken(bare: Path) -> None:
+def test_the_first_suitable_python_is_used(bare: Path) -> None:
     script(bare / "python3", "exit 1")
     script(bare / "python3.12", f'exec {sys.executable} "$@"')
     assert make(bare, "python").returncode == 0
@@ -65,9 +65,9 @@ def test_the_first_python_that_will_do_is_taken(bare: Path) -> None:
 def test_without_java_one_line_says_what_to_install(bare: Path) -> None:
     done = make(bare, "java")
     assert done.returncode == 2
-    said = [line for line in done.stderr.splitlines() if "Makefile" not in line]
-    assert len(said) == 1
-    assert "JDK 17 or 21" in said[0]
+    lines = [line for line in done.stderr.splitlines() if "Makefile" not in line]
+    assert len(lines) == 1
+    assert "JDK 17 or 21" in lines[0]
 
 
 def test_every_version_is_pinned_and_no_address_is_named() -> None:

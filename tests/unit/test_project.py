@@ -1,4 +1,4 @@
-"""What is shipped, and what the README says of it."""
+"""The contents of the wheel, and the names that the README mentions."""
 
 from __future__ import annotations
 
@@ -113,18 +113,18 @@ def test_what_others_call_it_names_settings_that_there_are() -> None:
 
 def test_metrics_in_the_readme_are_metrics() -> None:
     section = README.split("## What is counted")[1].split("\n## ")[0]
-    told = re.findall(r"^\| `(\w+)` \| `([\w.]+)` \|", section, flags=re.MULTILINE)
-    assert told == list(NAMES.items())
+    listed = re.findall(r"^\| `(\w+)` \| `([\w.]+)` \|", section, flags=re.MULTILINE)
+    assert listed == list(NAMES.items())
     for identity in re.findall(r"`(\w+) = ([\w +]+\w)`", section):
         assert set(re.findall(r"\w+", " ".join(identity))) <= NAMES.keys()
 
 
 def test_times_in_the_readme_are_the_defaults() -> None:
     section = README.split("### How long a run lives")[1].split("###")[0]
-    told = dict(re.findall(r"^\| `(\w+)` \| `(\w+)`", section, flags=re.MULTILINE))
+    listed = dict(re.findall(r"^\| `(\w+)` \| `(\w+)`", section, flags=re.MULTILINE))
     conf = CacheConfig().to_conf()
-    assert told == {name: conf["spark.sparkcache." + name] for name in told}
-    assert len(told) == 5
+    assert listed == {name: conf["spark.sparkcache." + name] for name in listed}
+    assert len(listed) == 5
 
 
 def test_paths_in_the_readme_exist() -> None:

@@ -1,6 +1,6 @@
 """The topic as a view, and two of the three flows that read it.
 
-The third is in billing.sql. The import of `dp` is all that has all three counted.
+The third one is in billing.sql. The import of `dp` makes all three planned consumers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ spark = SparkSession.active()
 
 @dp.temporary_view
 def orders() -> DataFrame:
-    """What the messages say. A view is read by each flow that names it."""
+    """The fields of all orders. Each flow that names this view reads the topic."""
     topic = spark.read.format("sparkcache").option("topic", TOPIC).load(BUCKET)
     order = F.from_json(F.col("value").cast("string"), ORDER).alias("order")
     return topic.select(order).select("order.*")
@@ -35,7 +35,7 @@ def orders() -> DataFrame:
 
 @dp.materialized_view
 def fraud() -> DataFrame:
-    """How many orders of each country look like fraud."""
+    """Number of orders of each country that look like fraud."""
     is_abroad = F.col("payment.country") != F.col("customer.country")
     return (
         spark.table("orders")
@@ -49,6 +49,6 @@ def fraud() -> DataFrame:
 
 @dp.table
 def archive() -> DataFrame:
-    """Which orders there were: a stream, so later runs add what is new."""
+    """Positions and keys of all orders: a stream, so later runs add new orders."""
     topic = spark.readStream.format("sparkcache").option("topic", TOPIC).load(BUCKET)
     return topic.select("__ledgerId", "__entryId", "__batchIndex", "__key")

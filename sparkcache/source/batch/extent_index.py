@@ -49,7 +49,7 @@ class ExtentIndex:
         cls, connector: Connector, ledgers: Sequence[LedgerMap]
     ) -> ExtentIndex:
         """Return the index for tasks; empty if their resolvers read no other runs."""
-        return cls(ledgers if connector.has_neighbours else ())
+        return cls(ledgers if connector.needs_surrounding_runs else ())
 
     def __repr__(self) -> str:
         return f"ExtentIndex({len(self._packed)} bytes)"

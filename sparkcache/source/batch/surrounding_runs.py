@@ -70,7 +70,7 @@ class SurroundingRuns:
                 yield map(itemgetter(1), self._read(group))
                 stop, size = start, 2 * size
 
-    def behind(self, key: RunKey) -> Iterator[tuple[RunKey, DecodedRun]]:
+    def after(self, key: RunKey) -> Iterator[tuple[RunKey, DecodedRun]]:
         """Yield the runs after one, extent by extent."""
         begin = Position(key.ledger.id, key.run.last + 1)
         for ledger, extent, topic_offset in self._extents:

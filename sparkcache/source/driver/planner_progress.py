@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from sparkcache.progress import Step, told_to
+from sparkcache import progress
+from sparkcache.progress import Step
 from sparkcache.source.driver.progress_bar import ProgressBar, can_draw
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def reporting_to(directory: str | None) -> AbstractContextManager[None]:
     """Report this thread's progress within the block to the user's process."""
     if directory is None:
         return nullcontext()
-    return told_to(lambda: _Sender(directory))
+    return progress.reporting_to(lambda: _Sender(directory))
 
 
 @cache

@@ -9,7 +9,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakSet
 
-from sparkcache.progress import told_to
+from sparkcache.progress import reporting_to
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +32,7 @@ def drawing_progress() -> Iterator[None]:
     if not can_draw():
         yield
         return
-    with told_to(ProgressBar):
+    with reporting_to(ProgressBar):
         yield
 
 

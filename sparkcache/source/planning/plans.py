@@ -112,7 +112,7 @@ def _consumers(options: Mapping[str, str], spark: SparkSession) -> list[Consumer
         return []
     connector = connectors.find(scan.connector)
     names: Iterable[str] = scan.selection.names
-    if not names or not all(map(connector.names_one, names)):
+    if not names or not all(map(connector.is_single_topic, names)):
         conf = dict(spark.conf.getAll)
         config = CacheConfig.resolve(options=scan.raw, conf=conf)
         storage = open_storage(scan.root, config, Traffic())

@@ -15,7 +15,7 @@ from sparkcache import connector as connectors
 from sparkcache.connector import Snapshot, TableConnector
 from sparkcache.demand import Consumer
 from sparkcache.errors import ConfigError
-from sparkcache.model import Position, placed
+from sparkcache.model import Position, qualified_topic
 from sparkcache.source.batch.extent_index import ExtentIndex
 from sparkcache.source.batch.scan_partition import cut
 from sparkcache.source.streaming import change_offsets
@@ -87,7 +87,7 @@ class ChangeReader(BatchReader):
         ledgers = change_offsets.ledgers(changes)
         if not ledgers:
             return []
-        name = placed(self._topic, self.scan.root)
+        name = qualified_topic(self._topic, self.scan.root)
         consumer = Consumer(name, *change_offsets.bounds(ledgers))
         parts = cut(
             self.scan, self.config, self._storage, [(consumer, Snapshot(ledgers))]

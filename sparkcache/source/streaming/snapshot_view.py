@@ -83,7 +83,7 @@ def _named(
     try:
         return catalog.select(Selection((name,)))
     except NoSuchTopicError:
-        is_of = connectors.find(scan.connector).is_of
+        is_of = connectors.find(scan.connector).matches
         if not any(is_of(topic, name) for topic in known):
             raise
         return ()

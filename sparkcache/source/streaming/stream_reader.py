@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from sparkcache import connector as connectors
 from sparkcache.demand import Consumer
 from sparkcache.errors import ConfigError, NoSuchTopicError
-from sparkcache.model import placed
+from sparkcache.model import qualified_topic
 from sparkcache.source import settings
 from sparkcache.source.batch.extent_index import ExtentIndex
 from sparkcache.source.batch.scan_partition import cut
@@ -141,7 +141,7 @@ class StreamReader(BatchReader):
             self._report(topic, lost)
             spans = stream_offsets.between(before, marks)
             if ranges := stream_offsets.joined(spans, stored):
-                name = placed(topic, self.scan.root)
+                name = qualified_topic(topic, self.scan.root)
                 snapshot = view.snapshots[topic]
                 indexes[name] = ExtentIndex.for_tasks(connector, snapshot.ledgers)
                 snapshots += [(Consumer(name, *bounds), snapshot) for bounds in ranges]
@@ -165,7 +165,7 @@ class StreamReader(BatchReader):
     ) -> list[Consumer]:
         """Return consumers for all unread entries, future ones included."""
         return [
-            Consumer(placed(topic, self.scan.root), *bounds)
+            Consumer(qualified_topic(topic, self.scan.root), *bounds)
             for topic, stored in view.spans.items()
             for bounds in stream_offsets.still_to_read(
                 begin.get(topic) or stream_offsets.beginning(None, stored), stored
@@ -210,6 +210,6 @@ class StreamReader(BatchReader):
     def _report(self, topic: str, losses: list[Loss]) -> None:
         """Raise SourceError for a loss, or log each loss once."""
         new = [loss for loss in losses if loss not in self._reported]
-        everything = Consumer(placed(topic, self.scan.root))
+        everything = Consumer(qualified_topic(topic, self.scan.root))
         settings.report(new, everything, fail=self.scan.fail_on_data_loss)
         self._reported.update(new)

@@ -181,9 +181,9 @@ def judge(damaged: Damaged, found: Found, layout: str) -> None:
         assert "listed" not in layout or isinstance(found.error, ConfigError)
         return
     if found.refusal is not None:
-        is_placed = found.refusal.offset is not None
+        is_named = found.refusal.offset is not None
         is_of_all = re.search(r"no (such )?object|format", str(found.refusal))
-        assert is_placed or is_of_all, f"it names no place: {found.refusal}"
+        assert is_named or is_of_all, f"it names no place: {found.refusal}"
     both = found.lost & found.rows.keys()
     assert not both, f"lost and delivered: {both}"
     invented = found.rows.keys() - damaged.entries.keys()

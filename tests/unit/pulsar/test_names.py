@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 
 from sparkcache.errors import ConfigError
-from sparkcache.model import placed
+from sparkcache.model import qualified_topic
 from sparkcache_pulsar import names
 from sparkcache_pulsar.names import FileKey, Key, SegmentKey
 
@@ -132,5 +132,5 @@ def test_names_of_files(text: str, key: FileKey | None, topic: str | None) -> No
 def test_a_placed_topic_gives_its_name_back(name: str, root: str) -> None:
     topic = f"persistent://t/n/{name}"
     if "#persistent://" not in name:
-        assert names.without_place(placed(topic, root)) == topic
-        assert names.namespace(placed(topic, root)) == "t/n"
+        assert names.without_place(qualified_topic(topic, root)) == topic
+        assert names.namespace(qualified_topic(topic, root)) == "t/n"

@@ -108,7 +108,7 @@ class Ahead:
     def before(self) -> Iterator[Iterator[DecodedRun]]:
         return iter(())
 
-    def behind(self, key: RunKey) -> Iterator[tuple[RunKey, DecodedRun]]:
+    def after(self, key: RunKey) -> Iterator[tuple[RunKey, DecodedRun]]:
         self.begun += 1
         self.open += 1
         try:

@@ -11,7 +11,7 @@ import pytest
 from sparkcache.config import CacheConfig
 from sparkcache.connector import Selection
 from sparkcache.errors import ConfigError
-from sparkcache.progress import Step, told_to
+from sparkcache.progress import Step, reporting_to
 from sparkcache.storage import Traffic, open_storage
 from sparkcache.testing import MemoryStorage
 from sparkcache.testing.s3_server import S3Server
@@ -250,7 +250,7 @@ def test_how_far_it_has_come_is_told(
 
     monkeypatch.setattr("sparkcache.progress.FIRST_S", 0.0)
     monkeypatch.setattr("sparkcache.progress.PAUSE_S", 0.0)
-    with told_to(Screen):
+    with reporting_to(Screen):
         store.snapshot()
     listed = [step for step in shown if step.doing.startswith("Listing")]
     assert [step.done for step in listed] == [*range(1, len(store.objects) + 1)]

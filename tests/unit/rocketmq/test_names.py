@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sparkcache.errors import ConfigError
-from sparkcache.model import Position, placed
+from sparkcache.model import Position, qualified_topic
 from sparkcache_rocketmq import names
 from sparkcache_rocketmq.names import COMMIT_LOG, CONSUME_QUEUE, Key, Queue
 from sparkcache_rocketmq.testing import Layout
@@ -152,7 +152,7 @@ def test_names_of_other_objects(key: str) -> None:
 @pytest.mark.parametrize("root", ["s3://bucket", "file:///a#b/c"])
 def test_queues_are_counted_with_those_of_their_topic(cluster: str, root: str) -> None:
     queue = Queue(cluster, "broker-a", "%RETRY%group", 3)
-    group = names.without_queue(placed(str(queue), root))
+    group = names.without_queue(qualified_topic(str(queue), root))
     assert group == f"{cluster}/%RETRY%group".lstrip("/")
 
 

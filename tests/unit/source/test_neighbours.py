@@ -10,7 +10,7 @@ import pytest
 from sparkcache.config import CacheConfig
 from sparkcache.demand import Consumer
 from sparkcache.fetch import RunSlice, Scan
-from sparkcache.model import ReadToken, placed
+from sparkcache.model import ReadToken, qualified_topic
 from sparkcache.source.batch.extent_index import ExtentIndex
 from sparkcache.source.batch.surrounding_runs import SurroundingRuns
 from sparkcache.source.settings import TaskSettings
@@ -41,7 +41,7 @@ def surrounding(tmp_path: Path) -> SurroundingRuns:
     return SurroundingRuns(
         ExtentIndex(ledgers),
         Scan(root, config, (middle,)),
-        Consumer(placed(TOPIC, root)),
+        Consumer(qualified_topic(TOPIC, root)),
         TaskSettings(ReadToken(0, 0), 0, config, ()),
         config,
     )
@@ -49,7 +49,7 @@ def surrounding(tmp_path: Path) -> SurroundingRuns:
 
 def test_runs_after_in_order(surrounding: SurroundingRuns) -> None:
     (middle,) = surrounding.scan.keys()
-    found = [key.run.first for key, _ in surrounding.behind(middle)]
+    found = [key.run.first for key, _ in surrounding.after(middle)]
     assert found == [5, 6, 7, 8]
 
 
@@ -63,7 +63,7 @@ def test_runs_before_in_groups_that_grow(surrounding: SurroundingRuns) -> None:
 
 def test_runs_that_were_read_are_released(surrounding: SurroundingRuns) -> None:
     (middle,) = surrounding.scan.keys()
-    later = surrounding.behind(middle)
+    later = surrounding.after(middle)
     later_batch = weakref.ref(next(later)[1].batches[0])
     group = next(surrounding.before())
     before_batch = weakref.ref(next(group).batches[0])

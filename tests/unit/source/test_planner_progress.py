@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from sparkcache.progress import Step, steps, told_to
+from sparkcache.progress import Step, reporting_to, steps
 from sparkcache.source.driver import planner_progress
 from sparkcache.source.driver.planner_progress import Listener, reporting_to
 
@@ -66,7 +66,7 @@ class Screen:
 
 def test_work_that_is_soon_over_opens_nothing() -> None:
     clock, screen = Clock(), Screen()
-    with told_to(screen, clock):
+    with reporting_to(screen, clock):
         items = list(steps(clock.ticks(10, 0.04), "Listing", "objects"))
     assert items == list(range(10))
     assert screen.opened == 0
@@ -74,7 +74,7 @@ def test_work_that_is_soon_over_opens_nothing() -> None:
 
 def test_long_work_is_reported_five_times_a_second() -> None:
     clock, screen = Clock(), Screen()
-    with told_to(screen, clock):
+    with reporting_to(screen, clock):
         items = steps(clock.ticks(1000, 0.01), "Listing", "objects", 1000)
         assert sum(1 for _ in items) == 1000
         assert screen.opened == 1
@@ -92,7 +92,7 @@ def test_nothing_is_reported_outside_and_in_other_threads() -> None:
     def work() -> list[int]:
         return list(steps(clock.ticks(99, 1.0), "Listing", "objects"))
 
-    with told_to(screen, clock):
+    with reporting_to(screen, clock):
         other = threading.Thread(target=work)
         other.start()
         other.join()
@@ -106,7 +106,7 @@ def test_what_cannot_be_shown_harms_no_work_and_is_logged_once(
 ) -> None:
     caplog.set_level(logging.DEBUG, "sparkcache")
     clock, screen = Clock(), Screen(fails_at=fails_at)
-    with told_to(screen, clock):
+    with reporting_to(screen, clock):
         assert len(list(steps(clock.ticks(99, 1.0), "Listing", "objects"))) == 99
     assert screen.opened == 1
     assert [record.levelname for record in caplog.records] == ["DEBUG"]
@@ -120,7 +120,7 @@ def test_an_error_of_the_work_is_raised_and_the_screen_closed() -> None:
         yield from clock.ticks(2, 1.0)
         raise ValueError("broken")
 
-    with pytest.raises(ValueError, match="broken"), told_to(screen, clock):
+    with pytest.raises(ValueError, match="broken"), reporting_to(screen, clock):
         list(steps(work(), "Listing", "objects"))
     assert screen.is_closed.is_set()
 

@@ -1,4 +1,4 @@
-"""Places that objects lie in, each with the storage that reads them."""
+"""Stores for objects: memory, local directory, S3; each with its storage."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _NOBODY = 65534
 _numbers = count()
 
 
-class Place(ABC):
-    """Where a test puts objects, and the storage under test reads them."""
+class Store(ABC):
+    """Holds objects that a test stores and the storage under test reads."""
 
     keeps_metadata = True
     storage: Storage
@@ -44,12 +44,12 @@ class Place(ABC):
         """Remove an object."""
 
     def find(self, name: str) -> ObjectId:
-        """Return the object of that name, as the storage lists it."""
+        """Return the object with this name, as the storage lists it."""
         uri = f"{self.storage.root}/{name}"
-        return next(found for found in self.storage.list() if found.uri == uri)
+        return next(stored for stored in self.storage.list() if stored.uri == uri)
 
 
-class MemoryPlace(Place):
+class MemoryStore(Store):
     def __init__(self) -> None:
         self.storage: MemoryStorage = MemoryStorage()
 
@@ -62,7 +62,7 @@ class MemoryPlace(Place):
         self.storage.remove(name)
 
 
-class LocalPlace(Place):
+class LocalStore(Store):
     keeps_metadata = False
 
     def __init__(self, directory: Path) -> None:
@@ -79,7 +79,9 @@ class LocalPlace(Place):
     ) -> None:
         path = self.directory / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        new = path.with_name("a new file")  # another inode, however fast this goes
+        new = path.with_name(
+            "a new file"
+        )  # another inode, even within one tick of the clock
         new.write_bytes(data)
         new.rename(path)
 
@@ -100,7 +102,7 @@ class LocalPlace(Place):
             self.directory.chmod(mode)
 
 
-class S3Place(Place):
+class S3Store(Store):
     """A prefix in a bucket of its own."""
 
     def __init__(self, server: S3Server) -> None:
@@ -111,7 +113,7 @@ class S3Place(Place):
         self.storage = self.open()
 
     def open(self, **settings: Any) -> Storage:
-        """Return another storage, with settings of its own."""
+        """Return another storage of the same prefix, with different settings."""
         return open_storage(
             f"s3://{self.bucket}/prefix",
             CacheConfig(**{"storage_attempts": 3, **settings}),
@@ -135,7 +137,7 @@ class S3Place(Place):
 
 @pytest.fixture(scope="session", autouse=True)
 def running_server() -> Iterator[S3Server]:
-    """The one server; it begins before any test, so that it is none of its leaks."""
+    """The only server; started before any test, so that none reports it as a leak."""
     with S3Server() as server:
         server.create_bucket("warm-up")
         yield server
@@ -152,7 +154,7 @@ def server(running_server: S3Server) -> Iterator[S3Server]:
 
 @pytest.fixture
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Record the pauses that we and boto3 would have made; make none."""
+    """Record the pauses of this package and of boto3 without sleeping."""
     slept: list[float] = []
     no_time = SimpleNamespace(sleep=slept.append)
     monkeypatch.setattr("sparkcache.storage.s3.time", no_time)
@@ -161,18 +163,18 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 @pytest.fixture
-def s3(server: S3Server) -> S3Place:
-    return S3Place(server)
+def s3(server: S3Server) -> S3Store:
+    return S3Store(server)
 
 
 @pytest.fixture
-def local(tmp_path: Path) -> LocalPlace:
-    return LocalPlace(tmp_path)
+def local(tmp_path: Path) -> LocalStore:
+    return LocalStore(tmp_path)
 
 
 @pytest.fixture(params=["memory", "local", "s3"])
-def place(request: pytest.FixtureRequest) -> Place:
+def store(request: pytest.FixtureRequest) -> Store:
     if request.param == "memory":
-        return MemoryPlace()
-    found: Place = request.getfixturevalue(request.param)
-    return found
+        return MemoryStore()
+    store: Store = request.getfixturevalue(request.param)
+    return store

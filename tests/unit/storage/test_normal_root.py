@@ -1,4 +1,4 @@
-"""The one spelling of a root."""
+"""The canonical URI of a root."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize(
-    ("given", "normal"),
+    ("raw", "normal"),
     [
         pytest.param("s3://bucket", "s3://bucket", id="a bucket"),
         pytest.param("s3a://bucket/", "s3://bucket", id="as Hadoop spells it"),
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
         pytest.param("/", "file://", id="the root directory"),
     ],
 )
-def test_normal_root(given: str, normal: str) -> None:
-    assert normal_root(given) == normal
+def test_normal_root(raw: str, normal: str) -> None:
+    assert normal_root(raw) == normal
     assert normal_root(normal + "/") == normal
 
 
 @pytest.mark.parametrize(
-    "given",
+    "raw",
     ["", "data", "s3:bucket", "s3://", "s3:///x", "file://host/x", "gs://b", "file:x"],
 )
-def test_what_is_no_root(given: str) -> None:
+def test_what_is_no_root(raw: str) -> None:
     with pytest.raises(ConfigError, match="s3://bucket/prefix") as caught:
-        normal_root(given)
-    assert repr(given) in str(caught.value)
+        normal_root(raw)
+    assert repr(raw) in str(caught.value)
 
 
 def test_a_directory_with_an_odd_name(tmp_path: Path) -> None:
@@ -48,8 +48,8 @@ def test_a_directory_with_an_odd_name(tmp_path: Path) -> None:
     directory.mkdir()
     (directory / "x").write_bytes(b"1")
     root = normal_root(f"{directory}/")
-    (found,) = open_storage(root, CacheConfig(), Traffic()).list()
-    assert found.uri == f"{root}/x"
+    (listed,) = open_storage(root, CacheConfig(), Traffic()).list()
+    assert listed.uri == f"{root}/x"
 
 
 def test_links_are_not_followed_in_circles(tmp_path: Path) -> None:
@@ -57,5 +57,5 @@ def test_links_are_not_followed_in_circles(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to(tmp_path)
     (tmp_path / "link").symlink_to(tmp_path / "x")
     storage = open_storage(normal_root(str(tmp_path)), CacheConfig(), Traffic())
-    names = [found.uri.rpartition("/")[2] for found in storage.list()]
+    names = [stored.uri.rpartition("/")[2] for stored in storage.list()]
     assert names == ["link", "x"]

@@ -1,4 +1,4 @@
-"""What goes wrong with S3 alone, and how boto3 is told where it is."""
+"""Faults that only S3 has, and how boto3 is configured."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sparkcache.storage import Traffic, open_storage
 if TYPE_CHECKING:
     from sparkcache.connector import ByteStream
     from sparkcache.testing.s3_server import Request, S3Server
-    from tests.unit.storage.conftest import S3Place
+    from tests.unit.storage.conftest import S3Store
 
 DATA = random.Random(1).randbytes(1 << 20)
 SIZE = len(DATA)
@@ -35,52 +35,52 @@ def gets(server: S3Server) -> list[Request]:
 
 
 @pytest.fixture
-def stored(s3: S3Place) -> S3Place:
+def stored(s3: S3Store) -> S3Store:
     s3.put("name", DATA)
     s3.server.forget()
     return s3
 
 
-def test_listing_goes_on_from_page_to_page(s3: S3Place) -> None:
+def test_listing_goes_on_from_page_to_page(s3: S3Store) -> None:
     put = [f"{number:02}" for number in range(20)]
     for name in put:
         s3.put(name, b"x")
     s3.server.behave(page_keys=7)
     s3.server.forget()
-    found = [found.uri[-2:] for found in s3.storage.list()]
-    assert found == put
+    listed = [stored.uri[-2:] for stored in s3.storage.list()]
+    assert listed == put
     assert s3.server.counts()[f"{s3.bucket}/"].gets == 3
 
 
-def test_more_keys_than_s3_lists_at_once(s3: S3Place) -> None:
+def test_more_keys_than_s3_lists_at_once(s3: S3Store) -> None:
     for number in range(1001):
         s3.put(f"{number:04}", b"")
     s3.server.forget()
-    assert [found.uri[-4:] for found in s3.storage.list()] == [
+    assert [stored.uri[-4:] for stored in s3.storage.list()] == [
         f"{number:04}" for number in range(1001)
     ]
     assert s3.server.counts()[f"{s3.bucket}/"].gets == 2
 
 
-def test_neighbours_of_the_prefix_are_not_listed(s3: S3Place) -> None:
+def test_neighbours_of_the_prefix_are_not_listed(s3: S3Store) -> None:
     s3.put("name", b"x")
     for key in ("prefix", "prefix-name", "prefiy/name", "name"):
         s3.server.put(s3.bucket, key, b"x")
-    (found,) = s3.storage.list()
-    assert found.uri == f"s3://{s3.bucket}/prefix/name"
+    (listed,) = s3.storage.list()
+    assert listed.uri == f"s3://{s3.bucket}/prefix/name"
     root = open_storage(f"s3://{s3.bucket}", CacheConfig(), Traffic())
     assert len(list(root.list())) == 5
 
 
-def test_a_range_is_one_get(stored: S3Place, server: S3Server) -> None:
+def test_a_range_is_one_get(stored: S3Store, server: S3Server) -> None:
     stored.storage.open(stored.find("name"), 1000, 500_000).close()
     (request,) = gets(server)
     assert request.range == "bytes=1000-500999"
 
 
 @pytest.mark.parametrize("after_bytes", [0, 1, 150_000, 499_999])
-def test_a_body_that_breaks_off_is_taken_up(
-    stored: S3Place, server: S3Server, pauses: list[float], after_bytes: int
+def test_a_body_that_breaks_off_is_resumed(
+    stored: S3Store, server: S3Server, pauses: list[float], after_bytes: int
 ) -> None:
     planned = stored.find("name")
     server.break_off("name", after_bytes=after_bytes)
@@ -93,8 +93,8 @@ def test_a_body_that_breaks_off_is_taken_up(
     assert pauses == [0.1]
 
 
-def test_progress_starts_the_count_anew(
-    stored: S3Place, server: S3Server, pauses: list[float]
+def test_progress_resets_the_number_of_attempts(
+    stored: S3Store, server: S3Server, pauses: list[float]
 ) -> None:
     planned = stored.find("name")
     server.break_off("name", after_bytes=100_000, times=8)
@@ -103,8 +103,8 @@ def test_progress_starts_the_count_anew(
     assert pauses == [0.1] * 8
 
 
-def test_gives_up_after_so_many_attempts(
-    stored: S3Place, server: S3Server, pauses: list[float]
+def test_gives_up_after_the_configured_attempts(
+    stored: S3Store, server: S3Server, pauses: list[float]
 ) -> None:
     planned = stored.find("name")
     server.break_off("name", after_bytes=10_000)
@@ -125,7 +125,7 @@ def test_gives_up_after_so_many_attempts(
 
 
 def test_one_attempt_is_one_attempt(
-    stored: S3Place, server: S3Server, pauses: list[float]
+    stored: S3Store, server: S3Server, pauses: list[float]
 ) -> None:
     planned = stored.find("name")
     server.break_off("name", after_bytes=10)
@@ -135,17 +135,17 @@ def test_one_attempt_is_one_attempt(
 
 
 def test_a_whole_object_that_breaks_off_is_read_again(
-    stored: S3Place, server: S3Server, pauses: list[float]
+    stored: S3Store, server: S3Server, pauses: list[float]
 ) -> None:
-    """An index is read on the driver, where Spark does not try again."""
+    """An index is read on the driver, where Spark does not retry."""
     server.break_off("name", after_bytes=1000, times=2)
     assert stored.storage.get(f"{stored.storage.root}/name").data == DATA
     assert stored.traffic == Traffic(gets=3, received_bytes=SIZE, retries=2)
     assert pauses == [0.1, 0.2]
 
 
-def test_a_whole_object_that_never_comes_is_given_up(
-    stored: S3Place, server: S3Server, pauses: list[float]
+def test_a_whole_object_that_always_breaks_off_is_given_up(
+    stored: S3Store, server: S3Server, pauses: list[float]
 ) -> None:
     server.break_off("name", after_bytes=1000, times=None)
     with pytest.raises(SourceError, match=f"expected {SIZE} bytes.*, 3 times"):
@@ -157,8 +157,8 @@ def test_a_whole_object_that_never_comes_is_given_up(
     ("status", "code"),
     [(500, "InternalError"), (503, "SlowDown"), (503, "ServiceUnavailable")],
 )
-def test_a_server_in_trouble_is_asked_again(
-    stored: S3Place, server: S3Server, pauses: list[float], status: int, code: str
+def test_a_failing_request_is_retried(
+    stored: S3Store, server: S3Server, pauses: list[float], status: int, code: str
 ) -> None:
     planned = stored.find("name")
     server.fail("name", status=status, code=code, times=2)
@@ -168,8 +168,8 @@ def test_a_server_in_trouble_is_asked_again(
     assert len(pauses) == 2
 
 
-def test_a_server_in_trouble_is_given_up(
-    stored: S3Place, server: S3Server, pauses: list[float]
+def test_a_request_that_always_fails_is_given_up(
+    stored: S3Store, server: S3Server, pauses: list[float]
 ) -> None:
     planned = stored.find("name")
     server.fail("name", status=503, code="SlowDown", times=None)
@@ -180,13 +180,13 @@ def test_a_server_in_trouble_is_given_up(
     assert stored.traffic == Traffic(gets=3, retries=2)
 
 
-def test_listing_is_tried_again_too(stored: S3Place, pauses: list[float]) -> None:
+def test_listing_is_retried_too(stored: S3Store, pauses: list[float]) -> None:
     stored.server.fail(status=503, code="SlowDown", times=2)
     assert len(list(stored.storage.list())) == 1
 
 
-def test_a_server_that_is_silent_is_asked_again(
-    stored: S3Place, server: S3Server, pauses: list[float]
+def test_a_request_that_times_out_is_retried(
+    stored: S3Store, server: S3Server, pauses: list[float]
 ) -> None:
     planned = stored.find("name")
     storage = stored.open(storage_timeout_s=0.05, storage_attempts=2)
@@ -198,9 +198,9 @@ def test_a_server_that_is_silent_is_asked_again(
 
 
 def test_overwritten_between_two_gets(
-    stored: S3Place, server: S3Server, pauses: list[float]
+    stored: S3Store, server: S3Server, pauses: list[float]
 ) -> None:
-    """The rest is of the same version, or there is no rest."""
+    """The rest must have the same version; otherwise reading fails."""
     planned = stored.find("name")
     server.break_off("name", after_bytes=200_000)
     stream = stored.storage.open(planned, 0, SIZE)
@@ -212,12 +212,12 @@ def test_overwritten_between_two_gets(
 @pytest.mark.parametrize(
     ("header", "message"),
     [
-        pytest.param("If-Match", "overwritten", id="does not heed If-Match"),
-        pytest.param("Range", "does not heed ranges", id="does not heed Range"),
+        pytest.param("If-Match", "overwritten", id="ignores If-Match"),
+        pytest.param("Range", "ignores ranges", id="ignores Range"),
     ],
 )
-def test_a_server_that_is_not_quite_s3(
-    stored: S3Place, server: S3Server, header: str, message: str
+def test_a_server_that_ignores_headers(
+    stored: S3Store, server: S3Server, header: str, message: str
 ) -> None:
     planned = stored.find("name")
     server.ignore(header)
@@ -231,13 +231,13 @@ def test_a_server_that_is_not_quite_s3(
     ("code", "found"),
     [
         ("AccessDenied", "access denied"),
-        ("SignatureDoesNotMatch", "a signature refused"),
-        ("InvalidAccessKeyId", "an access key refused"),
+        ("SignatureDoesNotMatch", "a rejected signature"),
+        ("InvalidAccessKeyId", "a rejected access key"),
         ("ExpiredToken", "ExpiredToken"),
     ],
 )
-def test_refusals_are_told_apart(
-    stored: S3Place, server: S3Server, code: str, found: str
+def test_refusals_are_distinguished(
+    stored: S3Store, server: S3Server, code: str, found: str
 ) -> None:
     server.fail(status=403, code=code, times=None)
     with pytest.raises(SourceError) as caught:
@@ -246,7 +246,7 @@ def test_refusals_are_told_apart(
     assert found in caught.value.found
 
 
-def test_no_credentials(stored: S3Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_credentials(stored: S3Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     storage = stored.open()
@@ -265,8 +265,8 @@ def test_no_credentials(stored: S3Place, monkeypatch: pytest.MonkeyPatch) -> Non
         ("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:1"),
     ],
 )
-def test_an_environment_that_is_no_good(
-    stored: S3Place,
+def test_an_invalid_environment(
+    stored: S3Store,
     monkeypatch: pytest.MonkeyPatch,
     pauses: list[float],
     variable: str,
@@ -279,7 +279,7 @@ def test_an_environment_that_is_no_good(
 
 
 def test_region_is_that_of_the_environment(
-    stored: S3Place, server: S3Server, monkeypatch: pytest.MonkeyPatch
+    stored: S3Store, server: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
     list(stored.open().list())
@@ -290,9 +290,9 @@ def test_region_is_that_of_the_environment(
 
 @pytest.mark.usefixtures("server")
 def test_endpoint_is_that_of_the_configuration(
-    stored: S3Place, server: S3Server, monkeypatch: pytest.MonkeyPatch
+    stored: S3Store, server: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By name, which needs the path style: there is no host bucket.localhost."""
+    """A name needs the path style: no host is called bucket.localhost."""
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:1")
     endpoint = server.endpoint.replace("127.0.0.1", "localhost")
     storage = stored.open(endpoint=endpoint, path_style=True)
@@ -300,14 +300,14 @@ def test_endpoint_is_that_of_the_configuration(
     assert [request.bucket for request in server.requests()] == [stored.bucket]
 
 
-def test_other_libraries_are_told_how_to_reach_it(s3: S3Place) -> None:
-    told = s3.storage.access()
-    assert told["aws_endpoint"] == s3.server.endpoint
-    assert told["aws_allow_http"] == "true"
-    assert told["aws_virtual_hosted_style_request"] == "false"
-    assert told["aws_access_key_id"]
+def test_settings_for_other_libraries(s3: S3Store) -> None:
+    settings = s3.storage.access()
+    assert settings["aws_endpoint"] == s3.server.endpoint
+    assert settings["aws_allow_http"] == "true"
+    assert settings["aws_virtual_hosted_style_request"] == "false"
+    assert settings["aws_access_key_id"]
     endpoint = "https://s3.eu-west-1.amazonaws.com"
-    of_aws = CacheConfig(endpoint=endpoint, region="eu-west-1")
-    told = open_storage("s3://bucket", of_aws, Traffic()).access()
-    assert told["aws_region"] == "eu-west-1"
-    assert "aws_endpoint" not in told
+    aws = CacheConfig(endpoint=endpoint, region="eu-west-1")
+    settings = open_storage("s3://bucket", aws, Traffic()).access()
+    assert settings["aws_region"] == "eu-west-1"
+    assert "aws_endpoint" not in settings

@@ -1,4 +1,4 @@
-"""The embedded S3 server: what it counts, what it spoils, and how it ends."""
+"""The embedded S3 server: its counts, its faults, and how it ends."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_counts_by_key(server: S3Server) -> None:
     assert server.counts() == {}
 
 
-def test_tells_requests(server: S3Server) -> None:
+def test_returns_requests(server: S3Server) -> None:
     get(server, Range="bytes=10-19")
     (request,) = server.requests()
     assert (request.method, request.bucket, request.key) == ("GET", "bucket", "a/name")
@@ -70,7 +70,9 @@ def test_tells_requests(server: S3Server) -> None:
     assert request.region == "us-east-1"
 
 
-def test_a_body_that_is_given_up_counts_as_far_as_it_was_sent(server: S3Server) -> None:
+def test_a_body_that_is_closed_early_counts_as_far_as_it_was_sent(
+    server: S3Server,
+) -> None:
     response = server.client.get_object(Bucket="bucket", Key="a/name")
     assert response["Body"].read(1000) == DATA[:1000]
     response["Body"].close()
@@ -78,12 +80,12 @@ def test_a_body_that_is_given_up_counts_as_far_as_it_was_sent(server: S3Server) 
 
 
 def test_keeps_user_metadata(server: S3Server) -> None:
-    found = server.client.get_object(Bucket="bucket", Key="a/name")
-    found["Body"].close()
-    assert found["Metadata"] == {"role": "data"}
+    response = server.client.get_object(Bucket="bucket", Key="a/name")
+    response["Body"].close()
+    assert response["Metadata"] == {"role": "data"}
 
 
-def test_heeds_if_match(server: S3Server) -> None:
+def test_respects_if_match(server: S3Server) -> None:
     etag = server.client.head_object(Bucket="bucket", Key="other")["ETag"]
     assert get(server, "other", IfMatch=etag, Range="bytes=0-1") == b"12"
     with pytest.raises(ClientError) as caught:
@@ -93,7 +95,7 @@ def test_heeds_if_match(server: S3Server) -> None:
     assert get(server, "other", IfMatch='"another"', Range="bytes=0-1") == b"12"
 
 
-def test_fails_as_often_as_told_and_only_where_told(server: S3Server) -> None:
+def test_faults_affect_only_as_many_requests_and_keys_as_set(server: S3Server) -> None:
     server.fail("^a/", status=403, code="AccessDenied", times=2)
     assert get(server, "other") == b"12345"
     for _ in range(2):
@@ -103,7 +105,7 @@ def test_fails_as_often_as_told_and_only_where_told(server: S3Server) -> None:
     assert server.counts()["bucket/a/name"] == ObjectCount(gets=3, sent_bytes=SIZE)
 
 
-def test_faults_come_in_turn_until_healed(server: S3Server) -> None:
+def test_faults_apply_in_order_until_healed(server: S3Server) -> None:
     server.break_off("other", after_bytes=3)
     server.refuse("other")
     with pytest.raises(BotoCoreError):
@@ -116,24 +118,26 @@ def test_faults_come_in_turn_until_healed(server: S3Server) -> None:
     assert get(server, "other") == b"12345"
 
 
-def test_environment_is_all_there_is_of_aws(
+def test_environment_replaces_all_aws_variables(
     server: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_PROFILE", "mine")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "mine")
     with server.as_environment():
-        found = {key: os.environ[key] for key in os.environ if key.startswith("AWS_")}
-        assert found == server.environment()
+        variables = {
+            key: os.environ[key] for key in os.environ if key.startswith("AWS_")
+        }
+        assert variables == server.environment()
     assert os.environ["AWS_PROFILE"] == os.environ["AWS_ACCESS_KEY_ID"] == "mine"
     assert "AWS_ENDPOINT_URL_S3" not in os.environ
 
 
-def test_says_what_it_is(server: S3Server) -> None:
+def test_repr_has_the_endpoint(server: S3Server) -> None:
     assert repr(server) == f"S3Server({server.endpoint})"
     assert repr(S3Server()) == "S3Server(not running)"
 
 
-def test_it_is_there_only_while_entered() -> None:
+def test_it_runs_only_while_entered() -> None:
     server = S3Server()
     with pytest.raises(RuntimeError, match="not running"):
         server.requests()
