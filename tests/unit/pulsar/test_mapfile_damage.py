@@ -48,7 +48,7 @@ START = len(Format("record").header())
                 metadata=ledger_metadata("persistent://shop/eu/returns", ENTRIES),
             )[0],
             INDEX,
-            "expected a ledger of .*orders, .* found one of .*returns",
+            "expected a ledger of .*orders, .* found a ledger of .*returns",
             id="whose it is",
         ),
         pytest.param(

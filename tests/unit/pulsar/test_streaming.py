@@ -144,7 +144,7 @@ def test_a_bucket_of_nothing_else_asks_for_a_manifest() -> None:
     storage = MemoryStorage()
     store_segment(storage, [numbered(5, 0, 2)], {5: 2})
     with pytest.raises(
-        ConfigError, match=r"none at all; beside 1 segments .* manifest"
+        ConfigError, match=r"found no topics; also found 1 segments .* manifest"
     ):
         discover(storage, {})
 

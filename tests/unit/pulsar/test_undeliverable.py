@@ -103,7 +103,7 @@ PLAIN = single(Message(b"x"), checksum=False).encode()
         ),
         pytest.param(
             odd(b"no batch", varint_field(11, 1)),
-            "a chain of lengths that differs",
+            "lengths that do not add up to that",
             id="no batch",
         ),
         pytest.param(

@@ -366,5 +366,5 @@ def test_what_no_stream_has_is_said_when_it_is_asked(world: World) -> None:
 
 
 def test_a_topic_that_there_is_not(world: World) -> None:
-    with pytest.raises(ConfigError, match="no offloaded ledger of it"):
+    with pytest.raises(ConfigError, match="no offloaded ledger matches"):
         world.reader().initialOffset()
