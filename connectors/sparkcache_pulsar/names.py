@@ -33,7 +33,7 @@ def full_name(topic: str) -> str:
     if len(parts) == 1 and not topic.startswith(DOMAIN):
         parts = ["public", "default", *parts]
     if len(parts) != 3 or not all(parts) or "://" in "/".join(parts):
-        raise ConfigError(f"option topic={topic!r} is no name of a topic: give {FORMS}")
+        raise ConfigError(f"option topic={topic!r} is not a topic's name: give {FORMS}")
     return DOMAIN + "/".join(parts)
 
 

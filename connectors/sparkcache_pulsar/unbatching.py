@@ -94,7 +94,7 @@ class _Finder:
         self._restore_indexes(counts)
 
     def _walk_batches(self) -> tuple[Ints, Ints]:
-        """Count the messages of each payload; return also the starts of those in batches."""
+        """Return message counts per payload, and the starts of messages in batches."""
         buffer = self._payloads.buffer
         sizes = self._entry_metadata.numbers[entry_fields.MESSAGES_IN_BATCH]
         lanes = self._payloads.lanes

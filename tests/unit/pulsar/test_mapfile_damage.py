@@ -40,7 +40,7 @@ START = len(Format("record").header())
         pytest.param(b"?" * 999, INDEX, "a SequenceFile", id="no data"),
         pytest.param(b"", INDEX, "a header", id="empty data"),
         pytest.param(DATA[:300], INDEX, "a value of up to", id="data cut early"),
-        pytest.param(DATA[:600], INDEX, "ascending places", id="data cut"),
+        pytest.param(DATA[:600], INDEX, "ascending offsets", id="data cut"),
         pytest.param(
             map_file(
                 ENTRIES,
@@ -54,7 +54,7 @@ START = len(Format("record").header())
         pytest.param(
             DATA,
             index_file([(0, START)]),
-            "a first place of record -1",
+            "record -1 as the first indexed record",
             id="first place",
         ),
         pytest.param(
