@@ -106,7 +106,7 @@ def assemble(count: int, chunks: list[Chunk], budget: MemoryBudget) -> bytes:
     if size_bytes > codecs.MAX_PAYLOAD_BYTES:
         raise DamagedMessageError(
             f"a message of up to {codecs.MAX_PAYLOAD_BYTES} bytes",
-            f"one of {size_bytes}",
+            f"a message of {size_bytes} bytes",
         )
     budget.take(stored_bytes, size_bytes)
     data = b"".join(chunk.data for chunk in chunks)

@@ -84,10 +84,10 @@ class Walk:
         offset, entry, end = self.offset, self.entry, len(data)
         unpack, append, done = _FRAME.unpack_from, self.starts.append, entry > last
         while not done and offset + FRAME_HEADER_BYTES <= end:
-            length, found = unpack(data, offset)
+            length, found_entry = unpack(data, offset)
             after = offset + FRAME_HEADER_BYTES + length
-            if found != entry or length < 0 or after > room:
-                self.fault = _frame_fault(entry, length, found, room - offset)
+            if found_entry != entry or length < 0 or after > room:
+                self.fault = _frame_fault(entry, length, found_entry, room - offset)
                 break
             if after > end:
                 break
@@ -142,11 +142,13 @@ def _header_fault(ledger: Ledger, extent: Extent, head: Buffer) -> Fault | None:
     return None
 
 
-def _frame_fault(entry: int, length: int, found: int, room: int) -> tuple[str, str]:
+def _frame_fault(
+    entry: int, length: int, found_entry: int, room: int
+) -> tuple[str, str]:
     expected = f"a frame of entry {entry} of up to {room} bytes"
-    if _FRAME.pack(length, found).startswith(PADDING):
+    if _FRAME.pack(length, found_entry).startswith(PADDING):
         return expected, _PADDING
-    return expected, f"a frame of entry {found} of {length} bytes"
+    return expected, f"a frame of entry {found_entry} of {length} bytes"
 
 
 def _header_text(header: tuple[int, ...]) -> str:

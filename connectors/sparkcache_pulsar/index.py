@@ -97,7 +97,7 @@ def check_constants(uri: str, magic: int, header_bytes: int, *, expected: int) -
             uri,
             offset=16,
             expected=f"block headers of {HEADER_BYTES} bytes",
-            found=f"{header_bytes}",
+            found=f"{header_bytes} bytes",
         )
 
 

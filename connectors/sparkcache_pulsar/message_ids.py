@@ -40,7 +40,7 @@ def message_ids(
     return pa.Array.from_buffers(pa.binary(), rows, buffers)
 
 
-def chunked(first: bytes, last: bytes) -> bytes:
+def chunked_message_id(first: bytes, last: bytes) -> bytes:
     """Return the id of a chunked message from the ids of its first and last chunk."""
     return b"".join((last, bytes((_FIRST_CHUNK, len(first))), first))
 

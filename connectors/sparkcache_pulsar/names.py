@@ -27,7 +27,7 @@ _INDEX_SUFFIX = "-index"
 
 def full_name(topic: str) -> str:
     """Return `persistent://tenant/namespace/topic`; raises ConfigError."""
-    if (full := of_managed_ledger(topic)) is not None:
+    if (full := topic_of_managed_ledger(topic)) is not None:
         return full
     parts = topic.removeprefix(DOMAIN).split("/")
     if len(parts) == 1 and not topic.startswith(DOMAIN):
@@ -37,7 +37,7 @@ def full_name(topic: str) -> str:
     return DOMAIN + "/".join(parts)
 
 
-def of_managed_ledger(name: str) -> str | None:
+def topic_of_managed_ledger(name: str) -> str | None:
     """Return the topic of a managed ledger; None if the name is not of that form.
 
     The last part of a managed ledger's name is URL-encoded, with `+` for a space.
@@ -152,7 +152,7 @@ class FileKey:
 
     def topic(self) -> str | None:
         """Return the topic that the folder names; None if the folder is too short."""
-        return of_managed_ledger("/".join(self.folder.split("/")[-4:]))
+        return topic_of_managed_ledger("/".join(self.folder.split("/")[-4:]))
 
     def __str__(self) -> str:
         folder = f"{self.folder}/" if self.folder else ""

@@ -99,7 +99,7 @@ class RecordWalk:
         if (key_bytes, key) != (KEY_BYTES, self.entry) or length < KEY_BYTES:
             self.fault = (
                 f"a record of entry {self.entry}",
-                f"a record of {length} bytes with key {key} of {key_bytes} bytes",
+                f"a record of {length} bytes with a key of {key_bytes} bytes, {key}",
             )
         elif after > room:
             self.fault = (

@@ -19,7 +19,7 @@ from sparkcache_pulsar import parts
 from sparkcache_pulsar.chunks import Chunks, MemoryBudget, assemble
 from sparkcache_pulsar.faults import DamagedMessageError
 from sparkcache_pulsar.isolation import STATE, Isolation, State
-from sparkcache_pulsar.message_ids import chunked
+from sparkcache_pulsar.message_ids import chunked_message_id
 from sparkcache_pulsar.reading import reading
 from sparkcache_pulsar.transactions import Transactions
 
@@ -105,7 +105,10 @@ class Resolver:
                 location = key.ledger.object.uri, last.offset, last.ledger
                 losses.append(Loss(*location, last.entry, last.entry, *error.fault))
             else:
-                yield row, (chunked(chunks[0].message_id, last.message_id), values)
+                yield (
+                    row,
+                    (chunked_message_id(chunks[0].message_id, last.message_id), values),
+                )
 
     def _states(self, key: RunKey, batch: pa.RecordBatch) -> pa.Array:
         """Return the state of each row's transaction; null without one."""

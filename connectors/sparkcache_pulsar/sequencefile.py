@@ -112,7 +112,9 @@ class Cursor:
         """Return the next `size` bytes; errors call them `name`."""
         if not 0 <= size <= self.remaining:
             kind = SourceError if size < 0 else EndOfData
-            raise self.fault(f"{name} of up to {self.remaining} bytes", f"{size}", kind)
+            raise self.fault(
+                f"{name} of up to {self.remaining} bytes", f"{size} bytes", kind
+            )
         self.index += size
         return self._data[self.index - size : self.index]
 

@@ -132,7 +132,7 @@ class _Unfolding:
         skipped = 1 if self._next == 0 and keys[0] == METADATA_KEY else 0
         expected = list(range(self._next, self._next + len(keys) - skipped))
         if keys[skipped:] != expected:
-            found = f"{keys[0]} to {keys[-1]}"
+            found = f"entries {keys[0]} to {keys[-1]}"
             raise cursor.fault(f"a block of entries from {self._next}", found)
         entries = expected[: self._run.last + 1 - self._next]
         if self._size > self._limit_bytes:

@@ -126,7 +126,7 @@ def _read_upload(
         try:
             stored = storage.get(index_id.uri)
             metadata = {name.lower(): text for name, text in stored.metadata.items()}
-            topic = names.of_managed_ledger(metadata.get(TOPIC_KEY, ""))
+            topic = names.topic_of_managed_ledger(metadata.get(TOPIC_KEY, ""))
             _check_version(index_id.uri, metadata)
             if isinstance(key, Key):
                 indexed = _read_index(key, topic, stored)
@@ -143,7 +143,7 @@ def _read_upload(
 
 def _read_index(key: Key, topic: str | None, stored: StoredObject) -> _Indexed:
     index = parse_index(stored.id.uri, stored.data)
-    named = names.of_managed_ledger(index.managed_ledger or "")
+    named = names.topic_of_managed_ledger(index.managed_ledger or "")
     if named and topic and named != topic:
         raise SourceError(
             stored.id.uri,
@@ -194,7 +194,7 @@ def _read_file(
         if file is None:
             _log_unfinished(storage, key)
             return []
-        named = names.of_managed_ledger(file.managed_ledger or "")
+        named = names.topic_of_managed_ledger(file.managed_ledger or "")
         if named and topic and named != topic:
             expected = f"a ledger of {topic}, as the folder is named"
             found = f"a ledger of {named}"

@@ -136,7 +136,7 @@ PLAIN, EACH = Format("records"), Format("record")
 @pytest.mark.parametrize(
     ("format_", "at", "new", "lost", "found"),
     [
-        pytest.param(PLAIN, 0, b"\x7f", range(5, 20), "one of", id="too long"),
+        pytest.param(PLAIN, 0, b"\x7f", range(5, 20), "a record of", id="too long"),
         pytest.param(PLAIN, 0, b"\xff" * 4, range(5, 20), "", id="a sync marker"),
         pytest.param(PLAIN, 0, b"\x80", range(5, 20), "of -2147", id="negative"),
         pytest.param(PLAIN, 0, b"\0\0\0\7", range(5, 20), "of 7 bytes", id="short"),
@@ -205,7 +205,7 @@ def test_blocks_that_are_not_the_next_ones() -> None:
     assert values == VALUES[:3]
     assert [(loss.first, loss.last) for loss in losses] == [(3, 19)]
     assert losses[0].expected == "a block of entries from 3"
-    assert losses[0].found == "7 to 10"
+    assert losses[0].found == "entries 7 to 10"
 
 
 @pytest.mark.parametrize("format_", FORMATS, ids=str)

@@ -61,7 +61,7 @@ def test_headers(format_: Format, layout: Layout) -> None:
     data = format_.header()
     cursor = Cursor("u", data + b"behind")
     assert read_header(cursor, BYTES) == layout
-    assert cursor.left == len(b"behind")
+    assert cursor.remaining == len(b"behind")
     assert Layout.parse(str(layout)) == layout
 
 
