@@ -147,7 +147,7 @@ class Catalog:
         contents = _Contents(set(owners.values()), unassigned)
         as_ledger = partial(_ledger, placed(topic, root), self._decoding)
         offloaded = [
-            id_ for id_, entry in (manifest or {}).items() if entry.is_offloaded
+            id_ for id_, listed in (manifest or {}).items() if listed.is_offloaded
         ]
         newest = max(offloaded, default=-1)
         ledgers = sorted(listing.ledgers(topic) if manifest is None else manifest)
@@ -166,7 +166,7 @@ class Catalog:
             elif listed and (
                 listed.is_offloaded or (listed.entries and ledger < newest)
             ):
-                # Without an offloaded ledger after it, it is just not offloaded yet.
+                # A ledger not offloaded is missing only if a later one is offloaded.
                 end = max(listed.entries - 1, 0)
                 contents.missing.append(not_stored(root, ledger, 0, end))
         if manifest is None or contents.missing:

@@ -110,11 +110,11 @@ def _read_ledgers(
     blocks: list[_Block] = []
     infos: dict[int, tuple[int, bool]] = {}
     buffer = np.frombuffer(data + bytes(SLACK_BYTES), np.uint8)
-    position = _HEAD.size
-    while position < len(data):
-        remaining = len(data) - position - _LEDGER.size
+    index_offset = _HEAD.size
+    while index_offset < len(data):
+        remaining = len(data) - index_offset - _LEDGER.size
         ledger, count, info_bytes = (
-            _LEDGER.unpack_from(data, position) if remaining >= 0 else (-1, -1, -1)
+            _LEDGER.unpack_from(data, index_offset) if remaining >= 0 else (-1, -1, -1)
         )
         size = info_bytes + BLOCK.itemsize * count
         if (
@@ -125,23 +125,23 @@ def _read_ledgers(
         ):
             raise SourceError(
                 uri,
-                offset=position,
+                offset=index_offset,
                 expected="a ledger not seen before, with its blocks and info",
                 found=f"ledger {ledger} with {count} blocks and {info_bytes} bytes of "
                 f"info, but only {max(remaining, 0)} bytes remain",
             )
-        position += _LEDGER.size
-        infos[ledger] = _ledger_info(uri, buffer, position, info_bytes)
-        block_map = np.frombuffer(data, BLOCK, count, position + info_bytes)
+        index_offset += _LEDGER.size
+        infos[ledger] = _ledger_info(uri, buffer, index_offset, info_bytes)
+        block_map = np.frombuffer(data, BLOCK, count, index_offset + info_bytes)
         for offset, first in zip(
             block_map["offset"].tolist(), block_map["first"].tolist(), strict=True
         ):
             blocks.append(_Block(offset, ledger, first))
-        position += size
+        index_offset += size
     if not blocks:
         raise SourceError(
             uri,
-            offset=position,
+            offset=index_offset,
             expected="one ledger or more",
             found="the end of the index",
         )
