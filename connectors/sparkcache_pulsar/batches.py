@@ -1,14 +1,14 @@
-"""Where the messages of a batch begin.
+"""Find where each message of a batch starts.
 
-A batch is n messages, one behind the other:
+A batch is n consecutive messages:
 
     length  int32   and that many bytes SingleMessageMetadata
-    value           as long as `payload_size` in it says
+    value           as long as `payload_size` in the metadata says
 
-Where a message begins depends on the one before, so the chain is walked one by one,
-in plain Python. Only properties and the key come before the size; to find it, nothing
-else is looked at, and nothing is checked but that the walk ends. What the metadata of
-all messages really says is found, and compared, when it is parsed.
+The start of a message depends on the length of the one before, so plain Python walks
+the messages one by one. Only properties and the key precede the size, so the walk
+skips just these fields, and checks only that it ends exactly where the batch does. The
+metadata of all messages is parsed, and compared with this result, later.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _FIELD = struct.Struct("BBB")
 
 
 def message_starts(payload: bytes, limit: int) -> list[int] | None:
-    """Return where each message begins; None unless `limit` at most fill the batch.
+    """Return where each message starts; None unless up to `limit` fill the batch.
 
-    The payload must have SLACK_BYTES behind its end.
+    The payload must have SLACK_BYTES after its end.
     """
     try:
         return _walk(payload, len(payload) - SLACK_BYTES, limit)
@@ -41,46 +41,46 @@ def _walk(payload: bytes, end: int, limit: int) -> list[int] | None:
     starts: list[int] = []
     append, head, field = starts.append, _HEAD.unpack_from, _FIELD.unpack_from
     before_size = _BEFORE_SIZE
-    at = 0
+    start = 0
     for _ in range(limit):
-        if at >= end:
+        if start >= end:
             break
-        append(at)
-        length, tag, low, high = head(payload, at)
-        place = at + 4
+        append(start)
+        length, tag, low, high = head(payload, start)
+        offset = start + 4
         while tag in before_size and low < 0x80:
-            place += 2 + low
-            tag, low, high = field(payload, place)
+            offset += 2 + low
+            tag, low, high = field(payload, offset)
         if tag != _SIZE_TAG or (low & high) >= 0x80:
-            size = _payload_size(payload, place, at + 4 + length)
+            size = _payload_size(payload, offset, start + 4 + length)
             if size is None:
                 return None
         else:
             size = low if low < 0x80 else low & 0x7F | high << 7
-        at += 4 + length + size
-    return starts if at == end else None
+        start += 4 + length + size
+    return starts if start == end else None
 
 
-def _payload_size(payload: bytes, at: int, end: int) -> int | None:
-    """Find the payload size whatever comes before it; None if there is none."""
-    while at < end:
-        tag = payload[at]
-        value, at = _varint(payload, at + 1)
+def _payload_size(payload: bytes, offset: int, end: int) -> int | None:
+    """Find the payload size after any other fields; None if it is absent."""
+    while offset < end:
+        tag = payload[offset]
+        value, offset = _varint(payload, offset + 1)
         if tag == _SIZE_TAG:
             return value
         if tag & 7 == _DELIMITED:
-            at += value
+            offset += value
         elif tag & 7 or tag >= 0x80:
             return None
     return None
 
 
-def _varint(payload: bytes, at: int) -> tuple[int, int]:
+def _varint(payload: bytes, offset: int) -> tuple[int, int]:
     value = 0
     for shift in range(0, 70, 7):
-        byte = payload[at]
-        at += 1
+        byte = payload[offset]
+        offset += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return value, at
+            return value, offset
     raise ValueError("a varint of more than ten bytes")

@@ -1,16 +1,16 @@
-"""Puts chunked messages together.
+"""Assemble chunked messages.
 
-A producer cuts a message that is too large for an entry into chunks, and sends one
-after the other, between which other messages may come. The message lies where its last
-chunk does. So what a task needs of runs that it does not read lies before them.
+A producer cuts a message that is too large for an entry into chunks, and sends them in
+order; other messages may come between them. The message has the position of its last
+chunk. So a task may need chunks from runs before those that it reads.
 
-A first chunk begins anew, since a producer that was interrupted sends all again. Of
-others sent again one counts. What follows the last one is a repetition of what was
-there already.
+A first chunk restarts its message, since an interrupted producer sends all chunks
+again. Any other chunk counts once if it is repeated. Chunks that follow the last one
+are repetitions, and are ignored.
 
-Source: ConsumerImpl of Apache Pulsar's client, which gives up a message at the first
-chunk that is not the next one. Different here: nothing is given up before its last
-chunk has come; and what is then missing is a loss, not silence.
+Source: ConsumerImpl of Apache Pulsar's client, which drops a message at the first
+chunk that is out of order. Different here: a message is dropped only at its last chunk,
+and a missing chunk is then reported as a loss.
 """
 
 from __future__ import annotations
@@ -29,71 +29,75 @@ if TYPE_CHECKING:
     from sparkcache_pulsar.parts import Chunk
 
 MAX_BYTES_BACK = 1 << 30
-"""How far back the beginning of a message is looked for, in decoded bytes."""
+"""How far back to search for the first chunk of a message, in decoded bytes."""
 
 
-class Before(Protocol):
-    """The runs before those that a task reads; see `Neighbours.before`."""
+class RunsBefore(Protocol):
+    """The runs before those that a task reads; see `SurroundingRuns.before`."""
 
     def __call__(self) -> Iterator[Iterator[DecodedRun]]:
-        """Yield groups of runs, back from the first that the task reads."""
+        """Yield groups of runs, backwards from the first run that the task reads."""
 
 
 class Chunks:
-    """The messages of which some chunks have come, but not the last.
+    """The incomplete messages: some chunks have arrived, but not the last one.
 
     Args:
-        before: Yields the runs before the first whose chunks are added.
+        before: Yields the runs before the first run whose chunks are added.
 
     """
 
-    def __init__(self, before: Before) -> None:
-        self._open: dict[bytes, list[Chunk] | None] = {}  # None: all have come
-        self._earlier = _Earlier(before)
+    def __init__(self, before: RunsBefore) -> None:
+        self._open: dict[bytes, list[Chunk] | None] = {}  # None: all arrived
+        self._earlier = _EarlierChunks(before)
 
     def __repr__(self) -> str:
         return f"Chunks({len(self._open)} messages)"
 
     def add(self, chunk: Chunk) -> list[Chunk] | None:
-        """Take the next chunk of the topic.
+        """Add the next chunk of the topic.
 
-        Returns the message's chunks if it is the last one of them: all of them in
-        order, or those before the first that is missing. Otherwise None.
+        Returns None unless this is the last chunk of its message. Otherwise returns
+        the message's chunks in order, up to the first missing one.
         """
-        come = _add(self._open, chunk)
-        if come is not None and come[0].number:
-            earlier = self._earlier.of(chunk.uuid)
-            come = None if earlier is None else earlier + come
-        return None if come is None else _in_order(come)
+        arrived = _add(self._open, chunk)
+        if arrived is not None and arrived[0].number:
+            earlier = self._earlier.chunks(chunk.uuid)
+            arrived = None if earlier is None else earlier + arrived
+        return None if arrived is None else _in_order(arrived)
 
 
-class Room:
-    """What the messages that end in one run may become: they are in memory together.
+class MemoryBudget:
+    """The memory for the chunked messages that end in one run, all held together.
 
-    Source: `codecs.most_of_run`. Different here: what is stored are all their chunks.
+    Source: `codecs.run_limit_bytes`. Different here: the stored size is that of all
+    chunks of these messages.
     """
 
     def __init__(self) -> None:
         self._stored_bytes = self._taken_bytes = 0
 
     def __repr__(self) -> str:
-        return f"Room({self._taken_bytes} bytes of {self._stored_bytes})"
+        return f"MemoryBudget({self._taken_bytes} bytes of {self._stored_bytes})"
 
     def take(self, stored_bytes: int, size_bytes: int) -> None:
-        """Take room for a message; raises DamagedMessageError if there is none."""
+        """Take memory for a message; raises DamagedMessageError if none is left."""
         stored_bytes += self._stored_bytes
         size_bytes += self._taken_bytes
-        if size_bytes > codecs.most_of_run(stored_bytes):
-            raise DamagedMessageError(*codecs.TOO_MUCH)
+        if size_bytes > codecs.run_limit_bytes(stored_bytes):
+            raise DamagedMessageError(*codecs.RUN_TOO_LARGE)
         self._stored_bytes, self._taken_bytes = stored_bytes, size_bytes
 
 
-def put_together(count: int, chunks: list[Chunk], room: Room) -> bytes:
-    """Return the payload of a message of so many chunks; raises DamagedMessageError."""
+def assemble(count: int, chunks: list[Chunk], budget: MemoryBudget) -> bytes:
+    """Return the payload of a message of `count` chunks.
+
+    Raises DamagedMessageError.
+    """
     if len(chunks) < count:
         raise DamagedMessageError(
             f"a message of {count} chunks",
-            f"no chunk {len(chunks)} in what comes before the last one",
+            f"no chunk {len(chunks)} before the last one",
         )
     last = chunks[-1]
     stored_bytes = sum(len(chunk.data) for chunk in chunks)
@@ -102,9 +106,9 @@ def put_together(count: int, chunks: list[Chunk], room: Room) -> bytes:
     if size_bytes > codecs.MAX_PAYLOAD_BYTES:
         raise DamagedMessageError(
             f"a message of up to {codecs.MAX_PAYLOAD_BYTES} bytes",
-            f"one of {size_bytes}",
+            f"a message of {size_bytes} bytes",
         )
-    room.take(stored_bytes, size_bytes)
+    budget.take(stored_bytes, size_bytes)
     data = b"".join(chunk.data for chunk in chunks)
     if is_plain:
         return data
@@ -115,62 +119,64 @@ def put_together(count: int, chunks: list[Chunk], room: Room) -> bytes:
     return target.tobytes()
 
 
-def _in_order(come: list[Chunk]) -> list[Chunk]:
+def _in_order(arrived: list[Chunk]) -> list[Chunk]:
     ordered: list[Chunk] = []
-    for chunk in come:
-        if chunk.number == len(ordered) and chunk.chunks == come[-1].chunks:
+    for chunk in arrived:
+        if chunk.number == len(ordered) and chunk.chunks == arrived[-1].chunks:
             ordered.append(chunk)
     return ordered
 
 
-class _Earlier:
-    """Chunks in runs before those that a task reads, as far as was looked."""
+class _EarlierChunks:
+    """Chunks in the runs before those that a task reads, as far as searched."""
 
-    def __init__(self, before: Before) -> None:
+    def __init__(self, before: RunsBefore) -> None:
         self._before = before
         self._groups: Iterator[Iterator[DecodedRun]] | None = None
-        self._found: dict[bytes, list[Chunk] | None] = {}
-        self._passed_bytes = 0
+        self._by_uuid: dict[bytes, list[Chunk] | None] = {}
+        self._searched_bytes = 0
 
-    def of(self, uuid: bytes) -> list[Chunk] | None:
-        """Return the chunks of a message that there are; None if all have come."""
-        while not self._is_known(uuid) and self._passed_bytes < MAX_BYTES_BACK:
+    def chunks(self, uuid: bytes) -> list[Chunk] | None:
+        """Return the earlier chunks of a message; None if all had arrived before."""
+        while not self._is_known(uuid) and self._searched_bytes < MAX_BYTES_BACK:
             if self._groups is None:
                 self._groups = self._before()
             group = next(self._groups, None)
             if group is None:
                 break
-            self._look_at(group)
-        return self._found.get(uuid, [])
+            self._search(group)
+        return self._by_uuid.get(uuid, [])
 
     def _is_known(self, uuid: bytes) -> bool:
-        found = self._found.get(uuid, [])
-        return found is None or (found != [] and found[0].number == 0)
+        chunks = self._by_uuid.get(uuid, [])
+        return chunks is None or (chunks != [] and chunks[0].number == 0)
 
-    def _look_at(self, group: Iterator[DecodedRun]) -> None:
+    def _search(self, group: Iterator[DecodedRun]) -> None:
         in_group: dict[bytes, list[Chunk] | None] = {}
         for run in group:
             for batch in run.batches:
-                self._passed_bytes += batch.nbytes
+                self._searched_bytes += batch.nbytes
                 if parts.has_columns(batch):
                     for _, chunk in parts.chunks_of(batch):
                         _add(in_group, chunk)
         for uuid, chunks in in_group.items():
             if not self._is_known(uuid):
-                later = self._found.get(uuid) or []
-                self._found[uuid] = None if chunks is None else chunks + later
+                later = self._by_uuid.get(uuid) or []
+                self._by_uuid[uuid] = None if chunks is None else chunks + later
 
 
-def _add(open_: dict[bytes, list[Chunk] | None], chunk: Chunk) -> list[Chunk] | None:
-    """Add a chunk to those of its message; return all that have come with the last."""
+def _add(
+    open_messages: dict[bytes, list[Chunk] | None], chunk: Chunk
+) -> list[Chunk] | None:
+    """Add a chunk to its message; return all its chunks if this is the last one."""
     if chunk.number == 0:
-        open_[chunk.uuid] = [chunk]
+        open_messages[chunk.uuid] = [chunk]
         return None
-    come = open_.setdefault(chunk.uuid, [])
-    if come is None:
+    arrived = open_messages.setdefault(chunk.uuid, [])
+    if arrived is None:
         return None
-    come.append(chunk)
+    arrived.append(chunk)
     if not chunk.is_last:
         return None
-    open_[chunk.uuid] = None
-    return come
+    open_messages[chunk.uuid] = None
+    return arrived

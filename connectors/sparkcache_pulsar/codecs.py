@@ -1,4 +1,4 @@
-"""The five ways in which Pulsar compresses the payload of an entry."""
+"""The five codecs with which Pulsar compresses the payload of an entry."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ if TYPE_CHECKING:
 NONE = 0
 
 MAX_PAYLOAD_BYTES = 128 << 20
-"""What an entry may become when it is decompressed.
+"""The limit for the decompressed payload of an entry.
 
-A broker takes 5 MiB as it is sent (`maxMessageSize`) and has no limit for what it
-unfolds to. 25 times that is beyond what producers of one message or batch build, and
-small enough for the memory of one loader.
+A broker accepts 5 MiB as sent (`maxMessageSize`), and does not limit the decompressed
+size. 25 times that is more than producers put into one message or batch, and small
+enough for the memory of one loader.
 """
 
 MAX_RUN_BYTES = 1 << 30
 MAX_RUN_RATIO = 512
-TOO_MUCH = "a run that fits into memory", "more than that in the entries before"
+RUN_TOO_LARGE = "a run that fits into memory", "too many bytes in earlier entries"
 
 
-def most_of_run(stored_bytes: int) -> int:
-    """Return what a run may become: its entries are in memory together.
+def run_limit_bytes(stored_bytes: int) -> int:
+    """Return the limit for a decoded run, whose entries are in memory together.
 
-    That is 1 GiB, or 512 times as much as is stored if that is more: what becomes even
-    more is made for that, as nothing limits how many bombs a run has.
+    That is 1 GiB or 512 times the stored size, whichever is more. Only data made for
+    the purpose expands further, and a run may have any number of such entries.
     """
     return max(MAX_RUN_BYTES, MAX_RUN_RATIO * stored_bytes)
 
 
 def _lz4_block(source: memoryview, target: memoryview) -> int:
-    """Decompress a raw block: no frame, and no length in front of it."""
+    """Decompress a raw block, which has neither a frame nor a length prefix."""
     written: int = cramjam.lz4.decompress_block_into(
         source, target, output_len=len(target)
     )
@@ -45,9 +45,9 @@ def _lz4_block(source: memoryview, target: memoryview) -> int:
 
 
 def _zlib_stream(source: memoryview, target: memoryview) -> int:
-    """Decompress a stream that Java leaves without an end: no last block, no checksum.
+    """Decompress a stream that Java does not finish: no last block, no checksum.
 
-    One byte more than fits is asked for, to notice that there is one.
+    Asks for one byte more than fits, to detect a longer payload.
     """
     data = zlib.decompressobj().decompress(source, len(target) + 1)
     if len(data) == len(target):
@@ -64,18 +64,20 @@ _CODECS: Mapping[int, tuple[str, Callable[..., int]]] = {
 
 
 def name(codec: int) -> str:
-    """Return what Pulsar calls a codec; of one that is unknown, the number."""
+    """Return Pulsar's name for a codec; the number if the codec is unknown."""
     if codec == NONE:
         return "NONE"
     return _CODECS[codec][0] if codec in _CODECS else str(codec)
 
 
 def decompress(codec: int, source: Bytes, target: Bytes) -> tuple[str, str] | None:
-    """Fill `target` exactly; otherwise return what was expected and found."""
+    """Fill `target` exactly, or return what was expected and what was found."""
     if codec not in _CODECS:
         return f"a codec of {NONE} to {max(_CODECS)}", f"{codec}"
-    called, decompress_into = _CODECS[codec]
-    expected = f"{len(source)} bytes of {called} that become {len(target)}"
+    codec_name, decompress_into = _CODECS[codec]
+    expected = (
+        f"{len(source)} bytes of {codec_name} that decompress to {len(target)} bytes"
+    )
     try:
         written = decompress_into(source.data, target.data)
     except (cramjam.DecompressionError, zlib.error) as error:

@@ -1,4 +1,4 @@
-"""The columns of messages, as Spark sees them; those of values are in values.py."""
+"""The metadata columns of messages in Spark; values.py makes the value columns."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ ENVELOPE = pa.schema(
 def envelope(
     ledger: Ledger, first_entry: int, entries: Entries, messages: Messages
 ) -> list[pa.Array]:
-    """Return the columns of messages of a run that begins with `first_entry`."""
+    """Return the metadata columns of messages; the run starts at `first_entry`."""
     return _Columns(ledger, first_entry, entries, messages).arrays()
 
 
@@ -58,26 +58,26 @@ def keys(messages: Messages) -> pa.Array:
     stored = arrays.binary(messages.buffer, messages.key)
     if not messages.decoded_keys:
         return stored
-    changed = stored.to_pylist()
+    key_list = stored.to_pylist()
     for row, key in messages.decoded_keys.items():
-        changed[row] = key
-    return pa.array(changed, pa.binary())
+        key_list[row] = key
+    return pa.array(key_list, pa.binary())
 
 
 class _Columns:
-    """The columns of some messages. Those of entries are taken once per message."""
+    """The columns of some messages; values of an entry repeat for its messages."""
 
     def __init__(
         self, ledger: Ledger, first_entry: int, entries: Entries, messages: Messages
     ) -> None:
         self._ledger = ledger
-        self._topic = names.without_place(ledger.topic)
+        self._topic = names.without_root(ledger.topic)
         self._first_entry = first_entry
         self._entries = entries
         self._messages = messages
         self._rows = len(messages.entry)
-        self._lanes, of_row = np.unique(messages.entry, return_inverse=True)
-        self._of_row = pa.array(of_row)
+        self._lanes, lane_of_row = np.unique(messages.entry, return_inverse=True)
+        self._lane_of_row = pa.array(lane_of_row)
 
     def arrays(self) -> list[pa.Array]:
         messages, metadata = self._messages, self._entries.metadata
@@ -106,46 +106,46 @@ class _Columns:
             keys(messages),
             arrays.binary(messages.buffer, messages.ordering_key),
             arrays.int64(messages.sequence_id.signed),
-            self._of_entries(fields.PRODUCER_NAME, arrays.string),
+            self._from_entries(fields.PRODUCER_NAME, arrays.string),
             self._properties(),
-            self._of_entries(fields.SCHEMA_VERSION, arrays.binary),
+            self._from_entries(fields.SCHEMA_VERSION, arrays.binary),
             self._transaction(),
-            self._of_entries(fields.REPLICATED_FROM, arrays.string),
+            self._from_entries(fields.REPLICATED_FROM, arrays.string),
             arrays.timestamp(
                 deliver_at.signed[messages.entry], deliver_at.present[messages.entry]
             ),
         ]
 
     def _index(self) -> pa.Array:
-        """Count back from the entry's index, which is that of its last message."""
+        """Count back from the entry's index, which belongs to its last message."""
         messages = self._messages
         index = self._entries.broker.numbers[fields.BROKER_INDEX]
-        behind = np.where(
+        following = np.where(
             messages.batch_index >= 0, messages.batch_size - 1 - messages.batch_index, 0
         )
         last = index.signed[messages.entry]
-        return arrays.int64(last - behind, index.present[messages.entry])
+        return arrays.int64(last - following, index.present[messages.entry])
 
     def _properties(self) -> pa.Array:
-        buffer, found = self._messages.buffer, self._messages.properties
-        keys = arrays.string(buffer, found.key)
-        values = arrays.string(buffer, found.value)
-        return arrays.maps(found.row, keys, values, self._rows)
+        buffer, properties = self._messages.buffer, self._messages.properties
+        keys = arrays.string(buffer, properties.key)
+        values = arrays.string(buffer, properties.value)
+        return arrays.maps(properties.row, keys, values, self._rows)
 
-    def _of_entries(
+    def _from_entries(
         self, field: int, array: Callable[[Bytes, Ranges], pa.Array]
     ) -> pa.Array:
-        """Copy a range of each entry's metadata, for each of its messages."""
+        """Repeat a field of each entry's metadata for each of its messages."""
         ranges = self._entries.metadata.ranges[field]
-        of_lanes = Ranges(
+        lane_ranges = Ranges(
             ranges.start[self._lanes],
             ranges.length[self._lanes],
             ranges.present[self._lanes],
         )
-        return array(self._entries.buffer, of_lanes).take(self._of_row)
+        return array(self._entries.buffer, lane_ranges).take(self._lane_of_row)
 
     def _transaction(self) -> pa.Array:
-        """Write transaction ids as Pulsar does: `(most,least)`, both signed."""
+        """Return transaction ids as Pulsar writes them: `(most,least)`, both signed."""
         numbers = self._entries.metadata.numbers
         most, least = numbers[fields.TXN_MOST_BITS], numbers[fields.TXN_LEAST_BITS]
         if not most.present[self._lanes].any():
@@ -156,4 +156,4 @@ class _Columns:
             else None
             for lane in self._lanes
         ]
-        return pa.array(texts, pa.string()).take(self._of_row)
+        return pa.array(texts, pa.string()).take(self._lane_of_row)

@@ -1,4 +1,4 @@
-"""The connector: constants, and the way to the functions that do it."""
+"""The Pulsar connector: its constants, and calls of the functions that do the work."""
 
 from __future__ import annotations
 
@@ -54,24 +54,24 @@ class PulsarConnector(Connector):
         return names.full_name(topic)
 
     def decoding(self, options: Mapping[str, str]) -> str:
-        """Return the schema of values, which messages are wanted, and decryption."""
+        """Return the schema of values, the isolation and the decryption, as a text."""
         time_pruning.skew_us(options)
         return reading.decoding(options)
 
     def schema(self, decoding: str) -> pa.Schema:
-        """Return the columns, spelled as the Pulsar connector for Spark does."""
+        """Return the columns, spelled as in the Pulsar connector for Spark."""
         return reading.reading(without_form(decoding)).schema
 
     def entry_columns(self) -> tuple[str, str]:
-        """Return the names of the columns that hold ledger and entry id."""
+        """Return the names of the columns for ledger id and entry id."""
         return "__ledgerId", "__entryId"
 
     def time_column(self) -> str:
-        """Return the name of the producer's time, which every message has."""
+        """Return the name of the publish time column; every message has this time."""
         return "__publishTime"
 
     def is_single_topic(self, topic: str) -> bool:
-        """Tell whether a name is a partition's: any other may have partitions."""
+        """Return whether a name is a partition's; other topics may have partitions."""
         return names.partition(topic) is not None
 
     def group(self, topic: str) -> str:
@@ -79,15 +79,15 @@ class PulsarConnector(Connector):
         return names.namespace(topic)
 
     def matches(self, topic: str, name: str) -> bool:
-        """Tell whether a topic has that name, or is a partition of the one that has."""
+        """Return whether a topic has this name or is a partition of the named topic."""
         return name in (topic, names.without_partition(topic))
 
     def position(self, topic: str, text: str) -> Position:
-        """Read `ledger:entry`; raises ValueError."""
+        """Parse `ledger:entry`; raises ValueError."""
         return Position.parse(text)
 
     def catalog(self, storage: Storage, options: Mapping[str, str]) -> Catalog:
-        """Find out what brokers have offloaded."""
+        """Return the catalog of what brokers have offloaded."""
         return Catalog(storage, options, self.decoding(options))
 
     def prune(
@@ -97,13 +97,16 @@ class PulsarConnector(Connector):
         times_us: tuple[int | None, int | None],
         options: Mapping[str, str],
     ) -> range:
-        """Look at the first message of some extents."""
+        """Choose extents by time, by reading the first message of some of them."""
         return time_pruning.prune(
-            extents, lambda of: times.first_us(storage, *of), times_us, options
+            extents,
+            lambda ledger_extent: times.first_us(storage, *ledger_extent),
+            times_us,
+            options,
         )
 
     def runs(self, extent: Extent, run_bytes: int) -> Sequence[Run]:
-        """Cut an extent into runs of an equal number of entries, if it can be cut."""
+        """Cut an extent into runs of equal entry counts, if its format allows it."""
         if isinstance(extent, records.OneRun):
             return records.runs(extent)
         return frames.runs(extent, run_bytes)
@@ -111,7 +114,7 @@ class PulsarConnector(Connector):
     def split(
         self, ledger: Ledger, extent: Extent, runs: Sequence[Run], stream: ByteStream
     ) -> Iterator[RawRun]:
-        """Yield the records of each run as soon as its last one is there."""
+        """Yield the records of each run as soon as its last record has arrived."""
         if (layout := Layout.parse(form_of(ledger))) is not None:
             return records.split(layout, ledger, extent, runs, stream)
         return frames.split(ledger, extent, runs, stream)
@@ -126,5 +129,5 @@ class PulsarConnector(Connector):
         options: Mapping[str, str],
         surrounding: SurroundingRuns,
     ) -> Resolver:
-        """Return what puts chunks together and knows how transactions ended."""
+        """Return the resolver that assembles chunks and decides transactions."""
         return Resolver(decoding, surrounding)

@@ -1,12 +1,12 @@
-"""Which uploads of a ledger to read, so that each entry comes once.
+"""Choose which uploads of a ledger to read, so that each entry is read once.
 
-A ledger that was offloaded more than once has several uploads. They are equal, as a
-ledger is closed before, so any that is whole will do: the one the manifest names, else
-the one with the least uuid. Whether files are whole their index does not say, so where
-there are several their ends are read.
+A ledger that was offloaded more than once has several uploads. They are equal, since a
+ledger is closed before it is offloaded, so any complete one will do: the one that the
+manifest names, else the one with the least uuid. The index of a file does not say
+whether the file is complete, so the ends are read if a ledger has several uploads.
 
-An upload in the streaming format may be a piece of its ledger; then the pieces follow
-one another, each up to where the next begins.
+An upload in the streaming format may be a piece of its ledger. Pieces are read one
+after the other, each up to the start of the next.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Entries of a ledger that should be there, and why they are not."""
+    """Entries of a ledger that should be stored, and why they cannot be read."""
 
     ledger: int
     first: int
@@ -39,15 +39,15 @@ class Missing:
     fault: SourceError
 
     def as_loss(self) -> Loss:
-        """Return it in the form in which a snapshot tells it."""
+        """Return these entries as a loss of a snapshot."""
         fault = self.fault
-        place = fault.uri, fault.offset or 0, self.ledger
-        return Loss(*place, self.first, self.last, fault.expected, fault.found)
+        location = fault.uri, fault.offset or 0, self.ledger
+        return Loss(*location, self.first, self.last, fault.expected, fault.found)
 
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """How a ledger is read: one object, or several in the order of their entries."""
+    """How to read a ledger: from one object, or from several in order of entries."""
 
     maps: tuple[LedgerMap, ...] = ()
     missing: tuple[Missing, ...] = ()
@@ -60,10 +60,10 @@ def cover(
     as_ledger: Callable[[Upload], Ledger],
     last: Callable[[Ledger, Extent], int | None],
 ) -> Coverage:
-    """Choose among the uploads of a ledger, all of one topic.
+    """Choose among the uploads of a ledger, which are all of one topic.
 
-    `last` finds out from the data which entry is the last that an extent has; None if
-    they do not tell.
+    `last` finds the last entry of an extent from the data; it returns None if the data
+    do not show it.
     """
     whole = [upload for upload in uploads if not upload.is_piece]
     if sound := [upload for upload in whole if upload.fault is None]:
@@ -72,9 +72,13 @@ def cover(
                 upload for upload in sound if _is_complete(upload, as_ledger, last)
             ]
             sound = complete or sound
-        chosen = _named(sound, listed)
+        chosen = _preferred(sound, listed)
         return Coverage((LedgerMap(as_ledger(chosen), chosen.extents),))
-    pieces = [_ended(upload, as_ledger, last) for upload in uploads if upload.is_piece]
+    pieces = [
+        _with_known_end(upload, as_ledger, last)
+        for upload in uploads
+        if upload.is_piece
+    ]
     chain = _chain(piece for piece in pieces if piece.fault is None)
     if not chain:
         return Coverage(missing=tuple(_all_lost(whole or pieces, listed)))
@@ -87,39 +91,40 @@ def _is_complete(
     as_ledger: Callable[[Upload], Ledger],
     last: Callable[[Ledger, Extent], int | None],
 ) -> bool:
-    """Tell whether its last entry is there."""
+    """Return whether the last entry of an upload is stored."""
     if upload.ends_here:
         return True
-    end = upload.extents[-1]
+    last_extent = upload.extents[-1]
     try:
-        return last(as_ledger(upload), end) == end.last
+        return last(as_ledger(upload), last_extent) == last_extent.last
     except SourceError:
         return False
 
 
-def _ended(
+def _with_known_end(
     piece: Upload,
     as_ledger: Callable[[Upload], Ledger],
     last: Callable[[Ledger, Extent], int | None],
 ) -> Upload:
-    """Leave out entries that a piece may have and does not."""
+    """Leave out the entries that a piece could have but does not have."""
     if piece.ends_here or piece.fault:
         return piece
     try:
-        found = last(as_ledger(piece), piece.extents[-1])
-    except SourceError as error:  # such as one that was deleted meanwhile
+        end = last(as_ledger(piece), piece.extents[-1])
+    except SourceError as error:  # such as an object deleted since it was listed
         return replace(piece, fault=error)
-    return piece if found is None else replace(_up_to(piece, found), ends_here=True)
+    return piece if end is None else replace(_truncated(piece, end), ends_here=True)
 
 
-def _named(sound: Sequence[Upload], listed: Listed | None) -> Upload:
+def _preferred(sound: Sequence[Upload], listed: Listed | None) -> Upload:
     if listed is None or listed.uuid is None:
         return sound[0]
     for upload in sound:
         if upload.uuid == listed.uuid:
             return upload
     _log.warning(
-        "ledger %d: its upload %s, which the manifest names, cannot be read; %s can",
+        "ledger %d: the manifest names upload %s, which cannot be read; reading upload "
+        "%s instead",
         sound[0].ledger,
         listed.uuid,
         sound[0].uuid,
@@ -127,8 +132,8 @@ def _named(sound: Sequence[Upload], listed: Listed | None) -> Upload:
     return sound[0]
 
 
-def given_up(upload: Upload) -> Missing:
-    """Give up an upload. How many entries it has is known if its index is."""
+def unreadable(upload: Upload) -> Missing:
+    """Return the entries of an unreadable upload, as far as its index is known."""
     assert upload.fault is not None
     first = upload.extents[0].first if upload.extents else 0
     last = upload.extents[-1].last if upload.extents else 0
@@ -136,15 +141,15 @@ def given_up(upload: Upload) -> Missing:
 
 
 def _all_lost(broken: Sequence[Upload], listed: Listed | None) -> Iterator[Missing]:
-    """Give up a ledger; the manifest may know of more entries than an index that is."""
-    missing = given_up(broken[0])
+    """Yield a whole ledger as missing; the manifest may list more than an index."""
+    missing = unreadable(broken[0])
     if listed and listed.is_offloaded:
         missing = replace(missing, last=max(missing.last, listed.entries - 1))
     yield missing
 
 
-def _up_to(piece: Upload, last: int) -> Upload:
-    """Leave out entries behind `last`."""
+def _truncated(piece: Upload, last: int) -> Upload:
+    """Leave out the entries after `last`."""
     extents = tuple(
         replace(extent, last=min(extent.last, last))
         for extent in piece.extents
@@ -156,27 +161,27 @@ def _up_to(piece: Upload, last: int) -> Upload:
 def _chain(pieces: Iterable[Upload]) -> list[Upload]:
     """Return pieces that have every entry once, in the order of entries.
 
-    Where two overlap the one that begins first is cut short, since only the end of an
-    extent can be left out.
+    If two overlap, the earlier one is truncated, since only the end of an extent can
+    be left out.
     """
     chain: list[Upload] = []
-    for piece in sorted(pieces, key=_first_longest):
-        if not chain or _goes_on(chain[-1], piece):
+    for piece in sorted(pieces, key=_by_first_then_longest):
+        if not chain or _extends(chain[-1], piece):
             if chain:
-                chain[-1] = _up_to(chain[-1], piece.extents[0].first - 1)
+                chain[-1] = _truncated(chain[-1], piece.extents[0].first - 1)
             chain.append(piece)
     return chain
 
 
-def _first_longest(piece: Upload) -> tuple[int, int]:
+def _by_first_then_longest(piece: Upload) -> tuple[int, int]:
     return piece.extents[0].first, -piece.extents[-1].last
 
 
-def _goes_on(before: Upload, piece: Upload) -> bool:
-    """Tell whether a piece has what the one before it has not, or perhaps has not."""
-    last = before.extents[-1]
-    is_vague = not before.ends_here and piece.extents[0].first > last.first
-    return is_vague or piece.extents[-1].last > last.last
+def _extends(previous: Upload, piece: Upload) -> bool:
+    """Return whether a piece has, or may have, entries that the previous one lacks."""
+    last = previous.extents[-1]
+    is_end_unknown = not previous.ends_here and piece.extents[0].first > last.first
+    return is_end_unknown or piece.extents[-1].last > last.last
 
 
 def _gaps(
@@ -185,9 +190,10 @@ def _gaps(
     listed: Listed | None,
     root: str,
 ) -> Iterator[Missing]:
-    """Yield what lies before, between and behind a chain: ledgers begin with 0.
+    """Yield the entries missing before, between and after the pieces of a chain.
 
-    Behind it is what any piece may have, readable or not, and what is listed.
+    Ledgers start with entry 0. They end with the last entry that any piece may have,
+    readable or not, or that the manifest lists.
     """
     ends = [piece.extents[-1].last + 1 for piece in pieces]
     if listed and listed.is_offloaded:
@@ -202,17 +208,17 @@ def _gaps(
 
 
 def _missing(pieces: Sequence[Upload], root: str, first: int, last: int) -> Missing:
-    """Tell of entries that no piece has, unless it cannot be read."""
+    """Return entries as missing, with the fault of an unreadable piece that has any."""
     ledger = pieces[0].ledger
     for piece in pieces:
         has_some = piece.extents[0].first <= last and piece.extents[-1].last >= first
         if piece.fault is not None and has_some:
             return Missing(ledger, first, last, piece.fault)
-    return nowhere(root, ledger, first, last)
+    return not_stored(root, ledger, first, last)
 
 
-def nowhere(root: str, ledger: int, first: int, last: int) -> Missing:
-    """Tell of entries that should lie in the bucket, and do not."""
+def not_stored(root: str, ledger: int, first: int, last: int) -> Missing:
+    """Return entries as missing that should be in the bucket, but are in no object."""
     expected = f"entries {first} to {last} of ledger {ledger}"
-    fault = SourceError(root, expected=expected, found="no object that has them")
+    fault = SourceError(root, expected=expected, found="no object with these entries")
     return Missing(ledger, first, last, fault)

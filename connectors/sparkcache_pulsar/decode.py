@@ -1,15 +1,15 @@
-"""A run of frames becomes record batches.
+"""Decode a run of frames into record batches.
 
-    records     -> frames       where they are not stored as such  unfolding.py
+    records     -> frames       if frames are not what is stored   unfolding.py
     frames      -> entries      envelope, checksum, metadata       entries.py
-    payloads    -> payloads     decrypted, if they have to be      encryption/
+    payloads    -> payloads     decrypted, if encrypted            encryption/
     payloads    -> one buffer   decompressed                       payloads.py
-    batches     -> messages     a row each, as places in it        unbatching.py
-    places      -> columns      copied together by Arrow           columns.py
-    values      -> columns      by their schema, if one is given   values.py
+    batches     -> messages     a row each, as ranges of buffer    unbatching.py
+    ranges      -> columns      gathered by Arrow                  columns.py
+    values      -> columns      by their schema, if one is set     values.py
     other rows  -> columns      chunks, ends of transactions       parts.py
 
-Whatever is wrong with an entry takes that entry out, and is told; see faults.py.
+An entry with any fault is left out and reported as a loss; see faults.py.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _MAX_GROUP_BYTES = 1 << 30  # an array's offsets are int32
 
 
 def decode(ledger: Ledger, raw: RawRun, batch_bytes: int) -> DecodedRun:
-    """Decode a run; its losses are those of the raw run and what is found here."""
+    """Decode a run; its losses are those of the raw run and those of the decoding."""
     layout = Layout.parse(form_of(ledger))
     cut = _walk(raw) if layout is None else unfold(layout, ledger, raw)
     faults = Faults(len(cut.starts))
@@ -57,46 +57,46 @@ def decode(ledger: Ledger, raw: RawRun, batch_bytes: int) -> DecodedRun:
     losses = faults.losses(ledger, raw.run, cut.offsets) + raw.losses
     if cut.end is not None and not raw.losses:
         offset, fault = cut.end
-        place = ledger.object.uri, offset, ledger.id
+        location = ledger.object.uri, offset, ledger.id
         first = raw.run.first + len(cut.starts)
-        losses += (Loss(*place, first, raw.run.last, *fault),)
+        losses += (Loss(*location, first, raw.run.last, *fault),)
     return DecodedRun(batches, losses)
 
 
 def _batches(
     ledger: Ledger, raw: RawRun, cut: Unfolded, faults: Faults, batch_bytes: int
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of the entries that were cut out, as far as they are sound."""
+    """Yield the rows of the sound entries that were cut out of the run."""
     if not cut.starts:
         return
-    how = reading(without_form(ledger.decoding))
+    settings = reading(without_form(ledger.decoding))
     entries = read_entries(cut.data, cut.starts, faults)
-    sealed = decrypt(entries, how.decryption, faults)
-    depends, schema = parts.has_parts(entries), how.schema
-    if depends:
+    sealed = decrypt(entries, settings.decryption, faults)
+    has_parts, schema = parts.has_parts(entries), settings.schema
+    if has_parts:
         schema = pa.schema([*schema, *parts.COLUMNS])
-    size_bytes, most_bytes = 0, codecs.most_of_run(len(raw.data))
+    size_bytes, limit_bytes = 0, codecs.run_limit_bytes(len(raw.data))
     group_bytes = min(max(batch_bytes, _LEAST_GROUP_BYTES), _MAX_GROUP_BYTES)
     for lanes in entries.groups(group_bytes):
-        if size_bytes > most_bytes:
-            faults.add_all(lanes, *codecs.TOO_MUCH)
+        if size_bytes > limit_bytes:
+            faults.add_all(lanes, *codecs.RUN_TOO_LARGE)
             continue
         payloads = unpack(entries, lanes, faults)
         messages = find_messages(entries, payloads, faults)
         if not len(messages.entry):
             continue
-        if depends:
+        if has_parts:
             parts.without_values(entries, messages)
-        messages, of_values = how.values.of(messages, faults)
+        messages, value_columns = settings.values.message_columns(messages, faults)
         if not len(messages.entry):
             continue
         columns = envelope(ledger, raw.run.first, entries, messages)
-        if how.isolation is Isolation.UNCOMMITTED:
+        if settings.isolation is Isolation.UNCOMMITTED:
             columns.append(pa.nulls(len(messages.entry), STATE.type))
-        columns += of_values
-        if how.decryption.consume:
+        columns += value_columns
+        if settings.decryption.consume:
             columns.append(column(sealed, messages.entry))
-        if depends:
+        if has_parts:
             columns += parts.columns(entries, messages, cut.offsets)
         batch = pa.RecordBatch.from_arrays(columns, schema=schema)
         size_bytes += batch.nbytes
@@ -105,19 +105,19 @@ def _batches(
 
 
 def _walk(raw: RawRun) -> Unfolded:
-    """Find the frames of a run that was stored as such."""
+    """Find the frames of a run that is stored as frames."""
     walk = Walk(raw.run.first)
     walk.advance(raw.data, raw.run.last, len(raw.data))
     end = None
     if walk.entry <= raw.run.last:
         fault = walk.fault or (f"entry {walk.entry}", END)
-        end = raw.offset + walk.at, fault
+        end = raw.offset + walk.offset, fault
     offsets = [raw.offset + start for start in walk.starts]
     return Unfolded(raw.data, walk.starts, offsets, end=end)
 
 
 def _pieces(batch: pa.RecordBatch, pieces: int) -> Iterator[pa.RecordBatch]:
-    """Cut a batch into that many of about the same number of rows, or into one."""
+    """Cut a batch into `pieces` of about the same number of rows; at least one."""
     rows = -(-len(batch) // max(1, pieces))
     for first in range(0, len(batch), rows):
         yield batch.slice(first, rows)

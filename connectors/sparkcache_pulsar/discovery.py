@@ -1,10 +1,10 @@
-"""Finds the ledgers of a topic from what lies in the bucket.
+"""Find the ledgers of a topic in a bucket.
 
-    uploads     what there is                               uploads.py
-    owners      whose it is                                 owners.py
-    coverage    which of it to read                         coverage.py
+    uploads     which objects are stored                    uploads.py
+    owners      which topic each ledger belongs to          owners.py
+    coverage    which uploads of a ledger to read           coverage.py
 
-With a manifest, the ledgers that it lists are the topic's, and no others.
+A topic with a manifest has exactly the ledgers that the manifest lists.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from sparkcache.errors import ConfigError, NoSuchTopicError
 from sparkcache.model import Ledger, qualified_topic
 from sparkcache.progress import steps
 from sparkcache_pulsar import frames, names, unfolding
-from sparkcache_pulsar.coverage import Missing, cover, given_up, nowhere
+from sparkcache_pulsar.coverage import Missing, cover, not_stored, unreadable
 from sparkcache_pulsar.forms import form_of, with_form
 from sparkcache_pulsar.manifest import OPTION, read_manifest
-from sparkcache_pulsar.owners import find_owners, of_topic
+from sparkcache_pulsar.owners import find_owners, uploads_of_topic
 from sparkcache_pulsar.sequencefile import Layout
 from sparkcache_pulsar.uploads import NO_LEDGER, read_uploads
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 CONNECTOR = "pulsar"
 
-_TOPICS_TOLD = 10
+_TOPICS_SHOWN = 10
 _log = logging.getLogger(__name__)
 
 _ends: LRUCache[tuple[Ledger, Extent], int | None] = LRUCache(maxsize=10_000)
@@ -49,12 +49,12 @@ _ends_lock = Lock()
 
 
 class Catalog:
-    """What lies in a bucket; see `sparkcache.connector.Catalog`.
+    """The topics in a bucket; see `sparkcache.connector.Catalog`.
 
     Args:
         storage: The bucket.
-        options: Those of a scan.
-        decoding: How what is found is to be decoded.
+        options: The options of a scan.
+        decoding: How to decode the ledgers.
 
     """
 
@@ -71,115 +71,120 @@ class Catalog:
         return f"Catalog({self._storage.root}, {self._listing!r})"
 
     def select(self, selection: Selection) -> Sequence[str]:
-        """Return the topics that are meant; of a partitioned one, all partitions.
+        """Return the selected topics; for a partitioned topic, all its partitions.
 
         A pattern may match the name of a partition, or that of its topic.
         """
         if selection.pattern is None:
-            found = [name for name in selection.names for name in self._named(name)]
+            selected = [name for name in selection.names for name in self._named(name)]
         else:
             matches = selection.pattern.fullmatch
-            found = [
+            selected = [
                 name
                 for name in sorted(self._topics(), key=names.by_partition)
                 if matches(name) or matches(names.without_partition(name))
             ]
-            if not found:
+            if not selected:
                 raise self._unknown(str(selection), selection.pattern.pattern)
-        chosen = list(dict.fromkeys(found))
-        if self._manifest is not None and len(chosen) > 1:
+        topics = list(dict.fromkeys(selected))
+        if self._manifest is not None and len(topics) > 1:
             raise ConfigError(
-                f"option {OPTION}: it lists the ledgers of one topic, and the scan is "
-                f"of {len(chosen)}, such as {chosen[0]} and {chosen[1]}"
+                f"option {OPTION}: a manifest lists the ledgers of one topic, but the "
+                f"scan reads {len(topics)} topics, such as {topics[0]} and {topics[1]}"
             )
-        return chosen
+        return topics
 
     def snapshot(self, topic: str) -> Snapshot:
         """Return the ledgers of a topic; raises SourceError."""
-        found = self._find(topic)
-        if found.missing:
+        contents = self._find(topic)
+        if contents.missing:
             # A broker may have written or deleted ledgers since the bucket was listed.
             self._listing = _Listing(read_uploads(self._storage))
-            found = self._find(topic)
-        if found.missing and self._fails:
-            raise found.missing[0].fault
-        if found.nameless:
+            contents = self._find(topic)
+        if contents.missing and self._fails:
+            raise contents.missing[0].fault
+        if contents.unassigned:
             _log.warning(
-                "%s: left out %s", self._storage.root, _of_nobody(found.nameless)
+                "%s: left out %s",
+                self._storage.root,
+                _describe_unassigned(contents.unassigned),
             )
-        losses = tuple(missing.as_loss() for missing in found.missing)
-        _log.info("%s: %r", qualified_topic(topic, self._storage.root), found)
-        return Snapshot(tuple(found.maps), losses)
+        losses = tuple(missing.as_loss() for missing in contents.missing)
+        _log.info("%s: %r", qualified_topic(topic, self._storage.root), contents)
+        return Snapshot(tuple(contents.maps), losses)
 
     def _named(self, name: str) -> list[str]:
-        """Return the topics of a name; raises ConfigError if there is none."""
-        found = self._matching(name)
-        if not found:
-            self.snapshot(name)  # it may be there, and not to be read
-            found = self._matching(name)
-        if not found:
+        """Return the topics of a name; raises ConfigError if it has none."""
+        topics = self._matching(name)
+        if not topics:
+            self.snapshot(name)  # the topic may be stored, but unreadable
+            topics = self._matching(name)
+        if not topics:
             raise self._unknown(f"topic={name!r}", name)
-        return found
+        return topics
 
     def _matching(self, name: str) -> list[str]:
         topics = self._topics(name)
         return [name] * (name in topics) + names.partitions_of(name, topics)
 
     def _topics(self, listed: str = "") -> Set[str]:
-        """Return the topics in the bucket; `listed` is that of the manifest, if any."""
+        """Return the topics in the bucket; a manifest, if any, is of topic `listed`."""
         return set(self._owners(listed).values())
 
     def _owners(self, topic: str) -> Mapping[int, str]:
-        """Return the topic of each ledger; `topic` is that of the manifest, if any."""
+        """Return the topic of each ledger; a manifest, if any, is of `topic`."""
         if topic and self._manifest:
             return find_owners(self._listing.uploads, topic, self._manifest)
         return self._listing.owners
 
-    def _find(self, topic: str) -> _Found:
-        """Choose what to read of a topic."""
+    def _find(self, topic: str) -> _Contents:
+        """Choose the objects of a topic to read."""
         manifest, root, listing = self._manifest, self._storage.root, self._listing
         owners = self._owners(topic)
-        nameless = {
+        unassigned = {
             upload.uuid for upload in listing.segments if upload.ledger not in owners
         }
-        found = _Found(set(owners.values()), nameless)
+        contents = _Contents(set(owners.values()), unassigned)
         as_ledger = partial(_ledger, qualified_topic(topic, root), self._decoding)
-        offloaded = [id_ for id_, of in (manifest or {}).items() if of.is_offloaded]
+        offloaded = [
+            id_ for id_, listed in (manifest or {}).items() if listed.is_offloaded
+        ]
         newest = max(offloaded, default=-1)
-        ledgers = sorted(listing.of(topic) if manifest is None else manifest)
+        ledgers = sorted(listing.ledgers(topic) if manifest is None else manifest)
         for ledger in steps(
             ledgers, f"Looking at ledgers in {root}", "ledgers", len(ledgers)
         ):
             listed = manifest[ledger] if manifest is not None else None
-            mine = of_topic(
-                listing.of_ledger.get(ledger, []), topic, owners.get(ledger)
+            uploads = uploads_of_topic(
+                listing.by_ledger.get(ledger, []), topic, owners.get(ledger)
             )
-            if mine:
-                last = partial(_last, self._storage)
-                covered = cover(mine, listed, root, as_ledger, last)
-                found.maps += covered.maps
-                found.missing += covered.missing
+            if uploads:
+                last = partial(_last_entry, self._storage)
+                coverage = cover(uploads, listed, root, as_ledger, last)
+                contents.maps += coverage.maps
+                contents.missing += coverage.missing
             elif listed and (
                 listed.is_offloaded or (listed.entries and ledger < newest)
             ):
-                # One that is not offloaded is missing if a later one is.
+                # A ledger not offloaded is missing only if a later one is offloaded.
                 end = max(listed.entries - 1, 0)
-                found.missing.append(nowhere(root, ledger, 0, end))
-        if manifest is None or found.missing:
-            found.missing += map(given_up, listing.anybodys)
-        return found
+                contents.missing.append(not_stored(root, ledger, 0, end))
+        if manifest is None or contents.missing:
+            contents.missing += map(unreadable, listing.without_ledger)
+        return contents
 
     def _unknown(self, option: str, like: str) -> NoSuchTopicError:
-        found = self._find(like)
-        topics = found.topics
-        close = get_close_matches(like, sorted(topics), _TOPICS_TOLD, cutoff=0.6)
-        told = close or sorted(topics)[:_TOPICS_TOLD]
-        there_is = f"there is {', '.join(told)}" if told else "there is none at all"
-        more = f" and {len(topics) - len(told)} more" if len(topics) > len(told) else ""
-        beside = f"; beside {_of_nobody(found.nameless)}" if found.nameless else ""
+        contents = self._find(like)
+        topics, unassigned = contents.topics, contents.unassigned
+        close = get_close_matches(like, sorted(topics), _TOPICS_SHOWN, cutoff=0.6)
+        shown = close or sorted(topics)[:_TOPICS_SHOWN]
+        found = f"found topics {', '.join(shown)}" if shown else "found no topics"
+        hidden = len(topics) - len(shown)
+        more = f" and {hidden} more" if hidden > 0 else ""
+        also = f"; also found {_describe_unassigned(unassigned)}" if unassigned else ""
         return NoSuchTopicError(
-            f"option {option}: no offloaded ledger of it in {self._storage.root}; "
-            f"{there_is}{more}{beside}"
+            f"option {option}: no offloaded ledger matches in {self._storage.root}; "
+            f"{found}{more}{also}"
         )
 
 
@@ -187,11 +192,11 @@ class _Listing:
     """The uploads in a bucket, by ledger and by topic.
 
     Attributes:
-        uploads: All of them.
-        segments: Those in the streaming format.
-        of_ledger: Those of each ledger.
-        anybodys: Those of which not even the ledger is known.
-        owners: The topic of each ledger, as far as uploads say it.
+        uploads: All uploads.
+        segments: The uploads in the streaming format.
+        by_ledger: The uploads of each ledger.
+        without_ledger: The uploads whose ledger is unknown.
+        owners: The topic of each ledger, as far as uploads name it.
 
     """
 
@@ -199,11 +204,11 @@ class _Listing:
         self.uploads = uploads
         self.segments = [upload for upload in uploads if upload.is_piece]
         grouped = groupby(uploads, key=lambda upload: upload.ledger)
-        self.of_ledger = {ledger: list(group) for ledger, group in grouped}
-        self.anybodys = self.of_ledger.pop(NO_LEDGER, [])
+        self.by_ledger = {ledger: list(group) for ledger, group in grouped}
+        self.without_ledger = self.by_ledger.pop(NO_LEDGER, [])
         self.owners = find_owners(uploads, "", ())
         self._ledgers: defaultdict[str | None, set[int]] = defaultdict(set)
-        for ledger, group in self.of_ledger.items():
+        for ledger, group in self.by_ledger.items():
             for upload in group:
                 topic = upload.topic or self.owners.get(ledger)
                 self._ledgers[topic].add(ledger)
@@ -211,25 +216,25 @@ class _Listing:
     def __repr__(self) -> str:
         return f"<{len(self.uploads)} uploads>"
 
-    def of(self, topic: str) -> Set[int]:
+    def ledgers(self, topic: str) -> Set[int]:
         """Return the ledgers that are, or could be, of a topic."""
         return self._ledgers[topic] | self._ledgers[None]
 
 
 @dataclass(slots=True)
-class _Found:
-    """What was found of a topic.
+class _Contents:
+    """The contents of a bucket for one topic.
 
     Attributes:
-        topics: Which topics there are.
-        nameless: Segments that do not say whose they are.
-        maps: What to read.
-        missing: What should be there too.
+        topics: All topics in the bucket.
+        unassigned: Segments whose topic is unknown.
+        maps: The ledgers to read.
+        missing: Entries that should be stored too.
 
     """
 
     topics: Set[str]
-    nameless: Set[str]
+    unassigned: Set[str]
     maps: list[LedgerMap] = field(default_factory=list)
     missing: list[Missing] = field(default_factory=list)
 
@@ -240,14 +245,14 @@ class _Found:
         )
 
 
-def _ledger(place: str, decoding: str, upload: Upload) -> Ledger:
+def _ledger(topic: str, decoding: str, upload: Upload) -> Ledger:
     assert upload.data is not None
-    how = with_form(upload.form, decoding)
-    return Ledger(CONNECTOR, place, upload.ledger, upload.data, how)
+    full_decoding = with_form(upload.form, decoding)
+    return Ledger(CONNECTOR, topic, upload.ledger, upload.data, full_decoding)
 
 
-def _last(storage: Storage, ledger: Ledger, extent: Extent) -> int | None:
-    """Find out from the data where an extent ends; known once it has been read."""
+def _last_entry(storage: Storage, ledger: Ledger, extent: Extent) -> int | None:
+    """Find the last entry of an extent from its data, which is read only once."""
     with _ends_lock:
         if (ledger, extent) in _ends:
             return _ends[ledger, extent]
@@ -264,8 +269,8 @@ def _last(storage: Storage, ledger: Ledger, extent: Extent) -> int | None:
     return last
 
 
-def _of_nobody(segments: Set[str]) -> str:
+def _describe_unassigned(segments: Set[str]) -> str:
     return (
         f"{len(segments)} segments in the streaming format, such as {min(segments)}, "
-        f"which do not say whose they are; the option {OPTION} would"
+        f"which do not name their topic; set the option {OPTION} to assign them"
     )

@@ -1,4 +1,4 @@
-"""What stands in front of the payload of each entry of a run, as columns.
+"""Read the headers before the payloads of a run's entries, as columns.
 
     0x0e02  int16   optional, with
     length  int32   and that many bytes BrokerEntryMetadata
@@ -9,8 +9,8 @@
 
 All numbers are big-endian.
 
-Source: the binary protocol of Apache Pulsar. Different here: what a client drops in
-silence (wrong checksum, metadata that does not parse) is a fault.
+Source: the binary protocol of Apache Pulsar. Different here: entries that a client
+drops silently (wrong checksum, metadata that does not parse) are faults.
 """
 
 from __future__ import annotations
@@ -80,21 +80,21 @@ _FIELDS = {
 
 @dataclass(slots=True)
 class Entries:
-    """The entries of a run: one lane each, counted from the first.
+    """The entries of a run: one lane each, counted from the run's first entry.
 
     Attributes:
-        buffer: The run's bytes, with slack behind them.
-        broker: BrokerEntryMetadata; nothing present where there is none.
+        buffer: The run's bytes, followed by slack.
+        broker: BrokerEntryMetadata; all fields absent for entries without it.
         metadata: MessageMetadata.
-        first_byte: Where each of them begins in the buffer.
-        start: Where its payload does.
-        end: Where it ends.
-        codec: How each payload is compressed; chunks count as plain, since only all
-            of a message's can be decompressed.
-        decoded_bytes: Size of each payload once it is decompressed.
-        is_chunk: Which of them hold a part of a message.
-        is_outcome: Which of them say how a transaction has ended.
-        delivered: Which of them become rows: all but markers for brokers alone.
+        first_byte: Start of each entry in the buffer.
+        start: Start of its payload.
+        end: End of the entry.
+        codec: Codec of each payload; chunks count as plain, since only all chunks of a
+            message together can be decompressed.
+        decoded_bytes: Size of each payload after decompression.
+        is_chunk: Which entries hold a chunk of a message.
+        is_outcome: Which entries mark the end of a transaction.
+        delivered: Which entries become rows: all but markers for brokers only.
 
     """
 
@@ -111,15 +111,17 @@ class Entries:
     delivered: Bools
 
     def groups(self, group_bytes: int) -> Iterator[Ints]:
-        """Yield the delivered entries, in groups of about that size when decoded."""
+        """Yield the delivered entries in groups of about `group_bytes` decoded."""
         lanes = np.flatnonzero(self.delivered)
-        reached = np.cumsum(self.decoded_bytes[lanes])
-        first, passed = 0, 0
+        total_bytes = np.cumsum(self.decoded_bytes[lanes])
+        first, yielded_bytes = 0, 0
         while first < len(lanes):
-            behind = int(np.searchsorted(reached, passed + group_bytes, side="right"))
-            behind = max(behind, first + 1)
-            yield lanes[first:behind]
-            first, passed = behind, int(reached[behind - 1])
+            stop = int(
+                np.searchsorted(total_bytes, yielded_bytes + group_bytes, side="right")
+            )
+            stop = max(stop, first + 1)
+            yield lanes[first:stop]
+            first, yielded_bytes = stop, int(total_bytes[stop - 1])
 
 
 def read_entries(
@@ -129,34 +131,38 @@ def read_entries(
     buffer = np.zeros(len(data) + SLACK_BYTES, np.uint8)
     buffer[: len(data)] = np.frombuffer(data, np.uint8)
     frame = np.array(starts, np.int64)
-    at = frame + FRAME_HEADER_BYTES
-    end = at + words(buffer, ">i4")[frame]
-    at, broker = _read_broker_metadata(buffer, at, end, faults)
-    at = _verify_checksums(buffer, at, end, faults)
-    start, at = _delimited(buffer, at, end, "message metadata", faults)
-    table = parse(buffer, start, at, _FIELDS)
-    version = table.ranges[SCHEMA_VERSION]  # old clients write one that is empty
+    offset = frame + FRAME_HEADER_BYTES
+    end = offset + words(buffer, ">i4")[frame]
+    offset, broker = _read_broker_metadata(buffer, offset, end, faults)
+    offset = _verify_checksums(buffer, offset, end, faults)
+    metadata_start, payload_start = _delimited(
+        buffer, offset, end, "message metadata", faults
+    )
+    table = parse(buffer, metadata_start, payload_start, _FIELDS)
+    version = table.ranges[SCHEMA_VERSION]  # old clients write an empty version
     version.present &= version.length > 0
     _check_metadata(table, faults)
     codec, size = table.numbers[COMPRESSION].value, table.numbers[UNCOMPRESSED_SIZE]
     too_large = (codec != codecs.NONE) & (size.value > codecs.MAX_PAYLOAD_BYTES)
     for lane in np.flatnonzero(too_large & faults.sound).tolist():
         limit = f"a payload of up to {codecs.MAX_PAYLOAD_BYTES} bytes"
-        faults.add(lane, limit, f"one of {size.value[lane]}")
+        faults.add(lane, limit, f"a payload of {size.value[lane]} bytes")
     is_chunk = table.numbers[CHUNKS].signed > 1
     marker = table.numbers[MARKER_TYPE]
     is_outcome = (marker.value == TXN_COMMIT) | (marker.value == TXN_ABORT)
     table.numbers[MESSAGES_IN_BATCH].present &= ~(is_chunk | is_outcome)
-    read_as = np.where(is_chunk | is_outcome, codecs.NONE, codec).view(np.int64)
+    payload_codec = np.where(is_chunk | is_outcome, codecs.NONE, codec).view(np.int64)
     return Entries(
         buffer,
         broker,
         table,
         first_byte=frame,
-        start=at,
+        start=payload_start,
         end=end,
-        codec=read_as,
-        decoded_bytes=np.where(read_as == codecs.NONE, end - at, size.signed),
+        codec=payload_codec,
+        decoded_bytes=np.where(
+            payload_codec == codecs.NONE, end - payload_start, size.signed
+        ),
         is_chunk=is_chunk,
         is_outcome=is_outcome,
         delivered=faults.sound & (is_outcome | ~marker.present),
@@ -164,9 +170,9 @@ def read_entries(
 
 
 def publish_time(data: bytes, starts: Sequence[int]) -> int | None:
-    """Return when the first message was sent, in milliseconds; None if there is none.
+    """Return when the first message was sent, in milliseconds; None without messages.
 
-    What brokers wrote is passed over, and so are entries that are damaged.
+    Skips markers of brokers and damaged entries.
     """
     faults = Faults(len(starts))
     entries = read_entries(data, starts, faults)
@@ -176,15 +182,15 @@ def publish_time(data: bytes, starts: Sequence[int]) -> int | None:
 
 
 def _read_broker_metadata(
-    buffer: Bytes, at: Ints, end: Ints, faults: Faults
+    buffer: Bytes, offset: Ints, end: Ints, faults: Faults
 ) -> tuple[Ints, Table]:
-    """Pass over what brokers put in front, where they did."""
-    lanes = np.flatnonzero(_has_magic(buffer, at, end, _BROKER_MAGIC))
-    starts, ends = np.zeros((2, len(at)), np.int64)
-    after = at.copy()
+    """Read the optional metadata of brokers; return the offsets after it too."""
+    lanes = np.flatnonzero(_has_magic(buffer, offset, end, _BROKER_MAGIC))
+    starts, ends = np.zeros((2, len(offset)), np.int64)
+    after = offset.copy()
     if len(lanes):
-        size = words(buffer, ">u4")[at[lanes] + 2]
-        starts[lanes] = at[lanes] + 6
+        size = words(buffer, ">u4")[offset[lanes] + 2]
+        starts[lanes] = offset[lanes] + 6
         ends[lanes] = starts[lanes] + size
         short = lanes[ends[lanes] > end[lanes]]
         faults.add_all(short, "broker metadata", "the end of the entry")
@@ -196,11 +202,11 @@ def _read_broker_metadata(
     return after, table
 
 
-def _verify_checksums(buffer: Bytes, at: Ints, end: Ints, faults: Faults) -> Ints:
-    has_one = _has_magic(buffer, at, end, _CHECKSUM_MAGIC)
-    lanes = np.flatnonzero(has_one & faults.sound)
-    after = at + 6 * has_one
-    stored = words(buffer, ">u4")[at[lanes] + 2].tolist()
+def _verify_checksums(buffer: Bytes, offset: Ints, end: Ints, faults: Faults) -> Ints:
+    has_checksum = _has_magic(buffer, offset, end, _CHECKSUM_MAGIC)
+    lanes = np.flatnonzero(has_checksum & faults.sound)
+    after = offset + 6 * has_checksum
+    stored = words(buffer, ">u4")[offset[lanes] + 2].tolist()
     checksum = google_crc32c.value
     for lane, start, stop, expected in zip(
         lanes.tolist(), after[lanes].tolist(), end[lanes].tolist(), stored, strict=True
@@ -210,19 +216,19 @@ def _verify_checksums(buffer: Bytes, at: Ints, end: Ints, faults: Faults) -> Int
     return after
 
 
-def _has_magic(buffer: Bytes, at: Ints, end: Ints, magic: int) -> Bools:
-    has: Bools = (at + 6 <= end) & (words(buffer, ">u2")[at] == magic)
-    return has
+def _has_magic(buffer: Bytes, offset: Ints, end: Ints, magic: int) -> Bools:
+    has_magic: Bools = (offset + 6 <= end) & (words(buffer, ">u2")[offset] == magic)
+    return has_magic
 
 
 def _delimited(
-    buffer: Bytes, at: Ints, end: Ints, what: str, faults: Faults
+    buffer: Bytes, offset: Ints, end: Ints, field: str, faults: Faults
 ) -> tuple[Ints, Ints]:
-    """Return start and end of what has its length in front; empty where unsound."""
-    start = at + 4
-    stop = start + words(buffer, ">u4")[at]
+    """Return start and end of length-prefixed fields; empty for unsound entries."""
+    start = offset + 4
+    stop = start + words(buffer, ">u4")[offset]
     short = np.flatnonzero(faults.sound & (stop > end))
-    faults.add_all(short, what, "the end of the entry")
+    faults.add_all(short, field, "the end of the entry")
     return np.where(faults.sound, start, end), np.where(faults.sound, stop, end)
 
 
@@ -234,9 +240,9 @@ def _check_metadata(table: Table, faults: Faults) -> None:
     faults.add_all(broken, "message metadata", "bytes that do not parse as such")
     chunks, chunk_id = table.numbers[CHUNKS].signed, table.numbers[CHUNK_ID].signed
     size = table.numbers[CHUNKS_BYTES].signed
-    named = table.ranges[UUID].present & (chunk_id >= 0) & (chunk_id < chunks)
-    named &= (size >= 0) & (size <= codecs.MAX_PAYLOAD_BYTES)
-    for lane in np.flatnonzero(faults.sound & (chunks > 1) & ~named).tolist():
+    is_valid = table.ranges[UUID].present & (chunk_id >= 0) & (chunk_id < chunks)
+    is_valid &= (size >= 0) & (size <= codecs.MAX_PAYLOAD_BYTES)
+    for lane in np.flatnonzero(faults.sound & (chunks > 1) & ~is_valid).tolist():
         limit = f"a chunk of a message of up to {codecs.MAX_PAYLOAD_BYTES} bytes"
         found = f"chunk {chunk_id[lane]} of {chunks[lane]} of {size[lane]} bytes"
         faults.add(lane, limit, found)

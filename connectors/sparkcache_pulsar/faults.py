@@ -1,4 +1,4 @@
-"""The entries of a run that cannot be delivered, collected while it is decoded."""
+"""Collect the entries of a run that cannot be delivered, while it is decoded."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class DamagedMessageError(Exception):
-    """A message that was put together of several entries, and cannot be delivered."""
+    """A message assembled from several entries cannot be delivered."""
 
     def __init__(self, expected: str, found: str) -> None:
         super().__init__(f"expected {expected}, found {found}")
@@ -24,9 +24,9 @@ class DamagedMessageError(Exception):
 
 
 class Faults:
-    """What is wrong with which entry of a run; the first thing found counts.
+    """The faults of a run's entries; the first fault of an entry counts.
 
-    Entries are counted from the first of the run.
+    Entries are counted from the first entry of the run.
     """
 
     def __init__(self, entries: int) -> None:
@@ -37,21 +37,21 @@ class Faults:
         return f"Faults({len(self._reasons)} of {len(self.sound)} entries)"
 
     def add(self, entry: int, expected: str, found: str) -> None:
-        """Give up an entry."""
+        """Mark an entry as lost."""
         self._reasons.setdefault(entry, (expected, found))
         self.sound[entry] = False
 
     def add_all(self, entries: Ints, expected: str, found: str) -> None:
-        """Give up entries for the same reason."""
+        """Mark entries as lost for the same reason."""
         for entry in entries.tolist():
             self.add(entry, expected, found)
 
     def losses(
         self, ledger: Ledger, run: Run, offsets: Sequence[int]
     ) -> tuple[Loss, ...]:
-        """Return them as losses, neighbours with the same reason as one.
+        """Return the faults as losses; adjacent entries with one reason form one loss.
 
-        `offsets` are those of all entries, in the object.
+        `offsets` are the offsets of all entries in the object.
         """
         losses: list[Loss] = []
         for entry in sorted(self._reasons):
@@ -60,8 +60,8 @@ class Faults:
             if losses and _continues(losses[-1], first, reason):
                 first, offset = losses[-1].first, losses.pop().offset
             last = run.first + entry
-            place = ledger.object.uri, offset, ledger.id
-            losses.append(Loss(*place, first, last, *reason))
+            location = ledger.object.uri, offset, ledger.id
+            losses.append(Loss(*location, first, last, *reason))
         return tuple(losses)
 
 

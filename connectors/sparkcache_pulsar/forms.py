@@ -1,7 +1,7 @@
-"""How the records of a ledger are stored: a line before what says how to decode them.
+"""The storage form of a ledger's records, as a line before their decoding.
 
-Both are in `Ledger.decoding`, the one place where something of a ledger is kept that
-reading it needs. Ledgers of the classic format have no such line.
+Both are in `Ledger.decoding`, the only field of a ledger that a connector may use for
+its own data. Ledgers of the classic format have no such line.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ _BEGINNINGS = (f"{STREAMING}\n", f"{SEQUENCE_FILE}/")
 
 
 def with_form(form: str, decoding: str) -> str:
-    """Return what `Ledger.decoding` is."""
+    """Return the text of `Ledger.decoding`."""
     return f"{form}\n{decoding}" if form else decoding
 
 
 def form_of(ledger: Ledger) -> str:
-    """Return how a ledger's records are stored; empty for the classic format."""
-    return _parted(ledger.decoding)[0]
+    """Return the form of a ledger's records; empty for the classic format."""
+    return _split(ledger.decoding)[0]
 
 
 def without_form(decoding: str) -> str:
-    """Return what says how to decode records, however they are stored."""
-    return _parted(decoding)[1]
+    """Return the decoding of records without their form."""
+    return _split(decoding)[1]
 
 
-def _parted(decoding: str) -> tuple[str, str]:
+def _split(decoding: str) -> tuple[str, str]:
     if not decoding.startswith(_BEGINNINGS):
         return "", decoding
     form, _, rest = decoding.partition("\n")

@@ -1,17 +1,17 @@
-"""A data object: blocks of frames, cut into runs while its bytes arrive.
+"""Cut a data object, blocks of frames, into runs while its bytes arrive.
 
     block   header of 128 bytes, frames, padding FE DC DE AD FE DC ...
     header  magic 0xFBDBABCB int32, header length int64, block length int64,
             id of the first entry int64, zeros
     frame   length int32, entry id int64, that many bytes
 
-All numbers are big-endian and signed. A frame lies in one block; ids are consecutive.
-In the streaming format the magic is 0x26A66D32, and the ledger's id, int64, follows
-that of the first entry. That magic is a length that a frame could have, so where a
-block ends is known from the index, never from what follows it.
+All numbers are big-endian and signed. A frame never crosses blocks; ids are
+consecutive. In the streaming format the magic is 0x26A66D32, and the ledger's id,
+int64, follows the id of the first entry. That magic is also a valid length of a frame,
+so the end of a block is known from the index, never from the bytes that follow it.
 
-A length that is wrong would send us anywhere, and nothing marks the next frame. So
-what lies behind a frame that is not as expected is lost up to the end of the block.
+A wrong length would point anywhere, and no marker shows the next frame. So all frames
+after an unexpected one are lost, up to the end of the block.
 
 Source: BlockAwareSegmentInputStreamImpl, DataBlockHeaderImpl, BufferedOffloadStream and
 StreamingDataBlockHeaderImpl of Apache Pulsar.
@@ -50,9 +50,9 @@ _ENDS = (_PADDING, END)
 
 
 def runs(extent: Extent, run_bytes: int) -> list[Run]:
-    """Cut an extent into runs of an equal number of entries; the last may have less.
+    """Cut an extent into runs of equal entry counts; the last may have fewer.
 
-    All we know of an entry's size is the average of its extent.
+    Only the average size of an extent's entries is known.
     """
     entries = extent.last - extent.first + 1
     step = max(1, -(-entries * run_bytes // extent.size_bytes))
@@ -64,46 +64,46 @@ def runs(extent: Extent, run_bytes: int) -> list[Run]:
 
 @dataclass(slots=True)
 class Walk:
-    """A way over consecutive frames, as far as it has got.
+    """A walk over consecutive frames, and its progress.
 
     Attributes:
-        entry: Id of the entry whose frame comes next.
-        at: Where that frame begins.
-        starts: Where the frames passed begin.
-        fault: What came instead of the next frame: expected, found.
+        entry: Id of the entry whose frame is next.
+        offset: Start of that frame.
+        starts: Starts of the frames already passed.
+        fault: Why the walk stopped at the next frame: expected, found.
 
     """
 
     entry: int
-    at: int = 0
+    offset: int = 0
     starts: list[int] = field(default_factory=list)
     fault: Fault | None = None
 
     def advance(self, data: Buffer, last: int, room: int) -> bool:
-        """Pass over frames up to entry `last`; see `splitting.Walk`."""
-        at, entry, end = self.at, self.entry, len(data)
+        """Walk over frames up to entry `last`; see `splitting.Walk`."""
+        offset, entry, end = self.offset, self.entry, len(data)
         unpack, append, done = _FRAME.unpack_from, self.starts.append, entry > last
-        while not done and at + FRAME_HEADER_BYTES <= end:
-            length, found = unpack(data, at)
-            after = at + FRAME_HEADER_BYTES + length
-            if found != entry or length < 0 or after > room:
-                self.fault = _frame_fault(entry, length, found, room - at)
+        while not done and offset + FRAME_HEADER_BYTES <= end:
+            length, found_entry = unpack(data, offset)
+            after = offset + FRAME_HEADER_BYTES + length
+            if found_entry != entry or length < 0 or after > room:
+                self.fault = _frame_fault(entry, length, found_entry, room - offset)
                 break
             if after > end:
                 break
-            append(at)
-            at = after
+            append(offset)
+            offset = after
             done = entry == last
             entry += 1
-        self.at, self.entry = at, entry
+        self.offset, self.entry = offset, entry
         return done or self.fault is not None
 
 
 def last_entry(ledger: Ledger, extent: Extent, stream: ByteStream) -> int | None:
-    """Return the last entry that really is in a block, read from its beginning.
+    """Return the last entry that a block really has, by reading it from its start.
 
-    `extent.last` is the last that there may be. None is returned if the frames do not
-    end as those of a sound block do: whoever reads it shall be told.
+    `extent.last` is the last entry that the block may have. Returns None if the frames
+    do not end as in a sound block, so that reading the block reports the loss.
     """
     for raw in split(ledger, extent, runs(extent, READ_BYTES), stream):
         for loss in raw.losses:
@@ -115,16 +115,17 @@ def last_entry(ledger: Ledger, extent: Extent, stream: ByteStream) -> int | None
 def split(
     ledger: Ledger, extent: Extent, wanted: Sequence[Run], stream: ByteStream
 ) -> Iterator[RawRun]:
-    """Yield the frames of each run as soon as its last one is there."""
+    """Yield the frames of each run as soon as its last frame has arrived."""
     splitter = Splitter(ledger, extent, stream, Walk)
     if stream.position == extent.offset:
         splitter.pass_head(HEADER_BYTES, partial(_header_fault, ledger, extent))
-    # Segments may be cut short where they overlap, so theirs tell nothing.
+    # Segments that overlap are truncated, so entries may follow their last extent.
     is_end = extent.offset + extent.size_bytes == ledger.object.size_bytes
     is_checked = is_end and form_of(ledger) != STREAMING
     for run in wanted:
         raw = splitter.cut(run)
-        yield splitter.behind(raw) if is_checked and run.last == extent.last else raw
+        is_last = is_checked and run.last == extent.last
+        yield splitter.with_excess(raw) if is_last else raw
 
 
 def _header_fault(ledger: Ledger, extent: Extent, head: Buffer) -> Fault | None:
@@ -135,17 +136,19 @@ def _header_fault(ledger: Ledger, extent: Extent, head: Buffer) -> Fault | None:
     if form_of(ledger) == STREAMING:
         header = _STREAMING_HEADER
         expected = (STREAMING_MAGIC, *expected[1:], ledger.id)
-    found = header.unpack_from(head)
-    if found != expected:
-        return _header_text(expected), _header_text(found)
+    values = header.unpack_from(head)
+    if values != expected:
+        return _header_text(expected), _header_text(values)
     return None
 
 
-def _frame_fault(entry: int, length: int, found: int, room: int) -> tuple[str, str]:
+def _frame_fault(
+    entry: int, length: int, found_entry: int, room: int
+) -> tuple[str, str]:
     expected = f"a frame of entry {entry} of up to {room} bytes"
-    if _FRAME.pack(length, found).startswith(PADDING):
+    if _FRAME.pack(length, found_entry).startswith(PADDING):
         return expected, _PADDING
-    return expected, f"a frame of entry {found} of {length} bytes"
+    return expected, f"a frame of entry {found_entry} of {length} bytes"
 
 
 def _header_text(header: tuple[int, ...]) -> str:

@@ -1,9 +1,9 @@
-"""The codecs of Hadoop, by the names of the classes that files are stored with.
+"""The codecs of Hadoop, by the class names that are stored in files.
 
     Default, Deflate   a zlib stream
-    Gzip, BZip2        one stream or several, one behind the other
+    Gzip, BZip2        one or more consecutive streams
     ZStandard          frames
-    Lz4, Snappy        pieces: length int32 when decompressed, and then chunks of it:
+    Lz4, Snappy        pieces: decompressed length int32, then chunks of the piece:
                        length int32, that many bytes of a raw block
 
 Source: the codecs in org.apache.hadoop.io.compress, and BlockCompressorStream.
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
     Data = bytes | memoryview
 
 MAX_BYTES = 128 << 20
-"""What anything may become when it is decompressed: enough for an entry, and a block.
+"""The limit for any decompressed data: enough for an entry and for a block.
 
-A broker takes entries of 5 MiB, and a block is closed once it has 1 MB.
+A broker accepts entries of 5 MiB, and a block is closed when it has 1 MB.
 """
 
 _PREFIX = "org.apache.hadoop.io.compress."
-_MOST_OF_A_BYTE = 255  # what LZ4 can make of one; Snappy makes less
+_MAX_RATIO = 255  # LZ4's greatest expansion; Snappy's is less
 _STEP_BYTES = 1 << 16
-_MAX_STREAMS = 1 << 10  # each copies what follows it
+_MAX_STREAMS = 1 << 10  # each one copies the remaining data
 _INT = struct.Struct(">i")
 
 
 class _Stream(Protocol):
-    """What zlib and bz2 have in common."""
+    """The interface that zlib's and bz2's decompressors share."""
 
     @property
     def eof(self) -> bool: ...
@@ -48,24 +48,24 @@ class _Stream(Protocol):
 
 
 class CodecError(ValueError):
-    """Bytes are not what their codec writes, or become more than they may."""
+    """Bytes are not valid for their codec, or decompress to more than the limit."""
 
 
 def is_known(codec: str) -> bool:
-    """Tell whether a codec can be read, by the name of its class."""
+    """Return whether a codec, named by its class, can be read."""
     return codec in _CODECS
 
 
 def decompress(codec: str, data: Data, limit: int) -> bytes:
-    """Return what was compressed, of `limit` bytes at most; raises CodecError."""
+    """Return the decompressed data, up to `limit` bytes; raises CodecError."""
     limit = min(limit, MAX_BYTES)
     try:
-        found = _CODECS[codec](data, limit)
+        decompressed = _CODECS[codec](data, limit)
     except (OSError, ValueError, zlib.error, cramjam.DecompressionError) as error:
         raise CodecError(str(error)) from error
-    if len(found) > limit:
+    if len(decompressed) > limit:
         raise CodecError(f"more than {limit} bytes")
-    return found
+    return decompressed
 
 
 def _zlib(data: Data, limit: int) -> bytes:
@@ -81,7 +81,7 @@ def _bzip2(data: Data, limit: int) -> bytes:
 
 
 def _streams(data: Data, limit: int, begin: Callable[[], _Stream]) -> bytes:
-    """Decompress streams up to the end; a byte more than the limit tells of more."""
+    """Decompress all streams, up to one byte above the limit, which reveals excess."""
     parts: list[bytes] = []
     room = limit + 1
     while data and room > 0:
@@ -97,7 +97,7 @@ def _streams(data: Data, limit: int, begin: Callable[[], _Stream]) -> bytes:
 
 
 def _zstd(data: Data, limit: int) -> bytes:
-    """Decompress by steps, since a frame need not say how long it becomes."""
+    """Decompress in steps, since a frame need not state its decompressed length."""
     stream = pa.CompressedInputStream(pa.BufferReader(data), "zstd")
     parts, room = [], limit + 1
     while room > 0 and (part := stream.read(min(_STEP_BYTES, room))):
@@ -115,31 +115,31 @@ def _snappy(data: Data, limit: int) -> bytes:
 
 
 def _pieces(data: Data, limit: int, into: Callable[..., int]) -> bytes:
-    found = bytearray()
-    at = 0
-    while at < len(data):
-        size, at = _int(data, at)
-        if not 0 <= size <= min(limit - len(found), _MOST_OF_A_BYTE * (len(data) - at)):
+    pieces = bytearray()
+    offset = 0
+    while offset < len(data):
+        size, offset = _int(data, offset)
+        if not 0 <= size <= min(limit - len(pieces), _MAX_RATIO * (len(data) - offset)):
             raise CodecError(f"a piece that becomes {size} bytes")
         piece = bytearray(size)
         filled = 0
         while filled < size:
-            length, at = _int(data, at)
-            if not 0 < length <= len(data) - at:
+            length, offset = _int(data, offset)
+            if not 0 < length <= len(data) - offset:
                 raise CodecError(f"a chunk of {length} bytes")
             with memoryview(piece)[filled:] as room:
-                # A copy of the chunk: views into larger buffers are not all accepted.
-                filled += into(bytes(data[at : at + length]), room)
-            at += length
-        found += piece
-    return bytes(found)
+                # Not every codec accepts a view into a larger buffer, so copy it.
+                filled += into(bytes(data[offset : offset + length]), room)
+            offset += length
+        pieces += piece
+    return bytes(pieces)
 
 
-def _int(data: Data, at: int) -> tuple[int, int]:
-    if at + _INT.size > len(data):
+def _int(data: Data, offset: int) -> tuple[int, int]:
+    if offset + _INT.size > len(data):
         raise CodecError("the end of the data within a length")
-    (value,) = _INT.unpack_from(data, at)
-    return value, at + _INT.size
+    (value,) = _INT.unpack_from(data, offset)
+    return value, offset + _INT.size
 
 
 _CODECS: Mapping[str, Callable[[Data, int], bytes]] = {

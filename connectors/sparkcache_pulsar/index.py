@@ -1,7 +1,7 @@
-"""The index object of an offloaded ledger: whose it is, and where its blocks lie.
+"""The index object of an offloaded ledger: its topic and the offsets of its blocks.
 
     magic            int32   0xDE47DE47
-    own length       int32   not looked at, as Pulsar's own readers do not
+    own length       int32   ignored, as in Pulsar's own readers
     data length      int64   of the data object
     header length    int64   of each data block, 128
     n                int32   blocks
@@ -11,8 +11,8 @@
 
 All numbers are big-endian and signed.
 
-Source: OffloadIndexBlockImpl of Apache Pulsar. Different here: everything is checked
-against everything else, since what an index says becomes ranges to read.
+Source: OffloadIndexBlockImpl of Apache Pulsar. Different here: all fields are checked
+against each other, since an index determines the ranges to read.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ _LEDGER_NAME_KEYS = (b"pulsar/managed-ledger", b"psr/managed-ledger")
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """What an index says.
+    """The contents of an index object.
 
     Attributes:
-        managed_ledger: Name of the topic's managed ledger; None if it is not there.
+        managed_ledger: Name of the topic's managed ledger; None if absent.
         data_bytes: Length of the data object.
         extents: The blocks.
 
@@ -61,7 +61,7 @@ class Index:
 
 
 def parse_index(uri: str, data: bytes) -> Index:
-    """Read an index object; raises SourceError if it is not a consistent one."""
+    """Parse an index object; raises SourceError if it is not consistent."""
     if len(data) < _HEAD.size:
         raise SourceError(
             uri,
@@ -81,13 +81,13 @@ def parse_index(uri: str, data: bytes) -> Index:
         )
     managed_ledger, last_entry = ledger_metadata(uri, data, _HEAD.size, metadata_bytes)
     block_map = np.frombuffer(data, BLOCK, blocks, _HEAD.size + metadata_bytes)
-    at = len(data) - BLOCK.itemsize * blocks
-    extents = _extents(uri, at, block_map, last_entry, data_bytes)
+    map_offset = len(data) - BLOCK.itemsize * blocks
+    extents = _extents(uri, map_offset, block_map, last_entry, data_bytes)
     return Index(managed_ledger, data_bytes, extents)
 
 
 def check_constants(uri: str, magic: int, header_bytes: int, *, expected: int) -> None:
-    """Raise SourceError unless an index has the magic expected, and usual headers."""
+    """Raise SourceError unless an index has this magic and the usual header length."""
     if magic != expected:
         raise SourceError(
             uri, offset=0, expected=f"magic {expected:#x}", found=f"{magic:#x}"
@@ -97,31 +97,31 @@ def check_constants(uri: str, magic: int, header_bytes: int, *, expected: int) -
             uri,
             offset=16,
             expected=f"block headers of {HEADER_BYTES} bytes",
-            found=f"{header_bytes}",
+            found=f"{header_bytes} bytes",
         )
 
 
 def ledger_metadata(
-    uri: str, data: bytes, at: int, size: int
+    uri: str, data: bytes, offset: int, size: int
 ) -> tuple[str | None, int]:
     """Return the managed ledger's name and the id of the last entry."""
     buffer = np.frombuffer(data + bytes(SLACK_BYTES), np.uint8)
-    start = np.array([at])
+    start = np.array([offset])
     table = parse(buffer, start, start + size, _METADATA_FIELDS)
     last_entry = int(table.numbers[_LAST_ENTRY].signed[0])
     if table.bad[0] or not table.numbers[_LAST_ENTRY].present[0]:
         raise SourceError(
             uri,
-            offset=at,
+            offset=offset,
             expected="ledger metadata with a last entry id",
-            found=f"{size} bytes that are not",
+            found=f"{size} other bytes",
         )
     custom = table.repeated[_CUSTOM]
     pairs = parse(buffer, custom.start, custom.start + custom.length, _CUSTOM_FIELDS)
-    named = dict(zip(_texts(data, pairs, 1), _texts(data, pairs, 2), strict=True))
+    values = dict(zip(_texts(data, pairs, 1), _texts(data, pairs, 2), strict=True))
     for key in _LEDGER_NAME_KEYS:
-        if key in named:
-            return named[key].decode(errors="replace"), last_entry
+        if key in values:
+            return values[key].decode(errors="replace"), last_entry
     return None, last_entry
 
 
@@ -132,17 +132,17 @@ def _texts(data: bytes, table: Table, number: int) -> list[bytes]:
 
 
 def _extents(
-    uri: str, at: int, blocks: np.ndarray, last_entry: int, data_bytes: int
+    uri: str, map_offset: int, blocks: np.ndarray, last_entry: int, data_bytes: int
 ) -> tuple[Extent, ...]:
-    """Return the blocks, which are told of from byte `at` on."""
+    """Return the blocks as extents; their map starts at byte `map_offset`."""
     firsts: list[int] = blocks["first"].tolist()
     offsets: list[int] = blocks["offset"].tolist()
     if firsts[0] != 0 or offsets[0] != 0:
         raise SourceError(
             uri,
-            offset=at,
+            offset=map_offset,
             expected="a first block with entry 0 at byte 0",
-            found=f"one with entry {firsts[0]} at byte {offsets[0]}",
+            found=f"a first block with entry {firsts[0]} at byte {offsets[0]}",
         )
     extents: list[Extent] = []
     next_blocks = zip(
@@ -155,7 +155,7 @@ def _extents(
         if entries < 1 or size < HEADER_BYTES + FRAME_HEADER_BYTES * entries:
             raise SourceError(
                 uri,
-                offset=at + BLOCK.itemsize * len(extents),
+                offset=map_offset + BLOCK.itemsize * len(extents),
                 expected="blocks in ascending order, with room for their entries",
                 found=f"entries {first} to {next_first - 1} in bytes {offset} to "
                 f"{next_offset - 1}",

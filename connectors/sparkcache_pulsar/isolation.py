@@ -1,7 +1,7 @@
-"""Which messages of transactions a scan wants: those committed, or all of them.
+"""The isolation of a scan: committed messages of transactions, or all messages.
 
-Source: what Kafka's consumers call `isolation.level`. Pulsar's client has the first
-only. Different here: who wants all is told the state of each transaction.
+Source: `isolation.level` of Kafka's consumers. Pulsar's client has only the first.
+Different here: a scan of all messages gets the state of each transaction.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 OPTION = "isolation"
 STATE = pa.field("__txnState", pa.string())
-"""A column that only who reads uncommitted messages gets; null without transaction."""
+"""A column of scans that read uncommitted messages; null without transaction."""
 
 
 class Isolation(StrEnum):
-    """What becomes of messages whose transaction was aborted, or not decided yet."""
+    """Whether to read messages of transactions that are aborted or not yet decided."""
 
     COMMITTED = "read_committed"
     UNCOMMITTED = "read_uncommitted"
 
 
 class State(StrEnum):
-    """How a transaction ended, as far as the topic's ledgers tell."""
+    """How a transaction ended, as far as the topic's ledgers show."""
 
     COMMITTED = "committed"
     ABORTED = "aborted"
@@ -37,7 +37,7 @@ class State(StrEnum):
 
 
 def isolation_of(options: Mapping[str, str]) -> Isolation:
-    """Return what the option says; raises ConfigError."""
+    """Return the isolation that the options set; raises ConfigError."""
     text = options.get(OPTION, Isolation.COMMITTED)
     try:
         return Isolation(text.strip().lower())
@@ -48,14 +48,14 @@ def isolation_of(options: Mapping[str, str]) -> Isolation:
 
 
 def with_isolation(isolation: Isolation, decoding: str) -> str:
-    """Return what says how to decode records, with a line before it if need be."""
+    """Return a decoding with a line for the isolation, unless it is the default."""
     if isolation is Isolation.COMMITTED:
         return decoding
     return f"{isolation}\n{decoding}"
 
 
-def parted(decoding: str) -> tuple[Isolation, str]:
-    """Return what `with_isolation` has put together."""
+def split_isolation(decoding: str) -> tuple[Isolation, str]:
+    """Split a text of `with_isolation` into the isolation and the decoding."""
     rest = decoding.removeprefix(f"{Isolation.UNCOMMITTED}\n")
     return (
         Isolation.COMMITTED if rest == decoding else Isolation.UNCOMMITTED,

@@ -1,9 +1,9 @@
-"""A topic's list of ledgers, as its broker told it.
+"""A manifest: a topic's list of ledgers, as its broker reports it.
 
 It is the JSON that `pulsar-admin topics info-internal` or `stats-internal` prints. It
-says which ledgers belong to the topic, which segments in the streaming format do not
-say themselves; how many entries each has; and, in `info-internal` of newer brokers,
-which upload of a ledger counts. It also says where each subscription stands.
+lists the ledgers of the topic, which segments in the streaming format do not name; the
+number of entries of each; and, in `info-internal` of newer brokers, the valid upload of
+each ledger. It also has the position of each subscription.
 
 Source: ManagedLedgerInfo and ManagedLedgerInternalStats of Apache Pulsar.
 """
@@ -27,18 +27,18 @@ OPTION = "manifest"
 
 _FORMS = (
     "the JSON that 'pulsar-admin topics info-internal' prints, or the name of an "
-    "object below the path that holds it"
+    "object below the path that contains it"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """What a manifest says of a ledger.
+    """A ledger in a manifest.
 
     Attributes:
-        entries: How many it has; 0 if that is not known, as it is open.
+        entries: Its number of entries; 0 if unknown because the ledger is open.
         is_offloaded: Whether it should be in the bucket.
-        uuid: Of the upload that counts; None if it is not named, or not finished.
+        uuid: The uuid of its valid upload; None if not named, or not finished.
 
     """
 
@@ -50,7 +50,7 @@ class Listed:
 def read_manifest(
     storage: Storage, options: Mapping[str, str]
 ) -> Mapping[int, Listed] | None:
-    """Return the ledgers that the option lists, by id; None if it is not given."""
+    """Return the manifest's ledgers by id; None if the option is not set."""
     text = options.get(OPTION)
     if text is None:
         return None
@@ -67,10 +67,10 @@ def read_manifest(
 
 
 def read_cursors(text: str) -> dict[str, Position]:
-    """Return where each subscription of a manifest stands.
+    """Return the position of each subscription of a manifest.
 
-    That is the first entry that it has not acknowledged with all before it: what
-    `startingOffsets` takes to read what it has left. Raises ConfigError.
+    That is the first entry that is not acknowledged along with all entries before it.
+    As `startingOffsets` it reads the entries that remain. Raises ConfigError.
 
     Args:
         text: The JSON that `pulsar-admin topics info-internal` or `stats-internal`
@@ -79,15 +79,15 @@ def read_cursors(text: str) -> dict[str, Position]:
     """
     try:
         cursors = json.loads(text)["cursors"] or {}
-        return {name: _behind(cursor) for name, cursor in cursors.items()}
+        return {name: _position(cursor) for name, cursor in cursors.items()}
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise ConfigError(
             f"cursors of a manifest: {type(error).__name__}: {error}; give {_FORMS}"
         ) from error
 
 
-def _behind(cursor: Mapping[str, Any]) -> Position:
-    """Return what is behind the entry up to which a cursor has all acknowledged."""
+def _position(cursor: Mapping[str, Any]) -> Position:
+    """Return the position after the last entry that is acknowledged without gaps."""
     if "markDelete" in cursor:  # in info-internal
         ledger, entry = (cursor["markDelete"][key] for key in ("ledgerId", "entryId"))
     else:
@@ -104,7 +104,7 @@ def _listed(ledger: Mapping[str, Any]) -> Listed:
 
 
 def _id(number: object) -> int:
-    # bool is a kind of int; and what is no int64 fits nowhere.
+    # bool is a subclass of int; and Pulsar's numbers are int64.
     if type(number) is not int or not 0 <= number <= LAST_ID:
         raise ValueError(f"{number!r} is neither the id of a ledger nor a count")
     return number

@@ -1,12 +1,12 @@
-"""A ledger as the file system offloader writes it: Hadoop's MapFile.
+"""Read a ledger of the file system offloader: Hadoop's MapFile.
 
 It is a folder with two SequenceFiles. `data` has a record for each entry: its id and
-its bytes, in order. Before them is one with id -1: the ledger's metadata. `index` has
-places in `data`, for each 128th record or so: an id, and the offset of its record. In
-a file of compressed blocks it is the offset of the block, in which there may be records
-before that one.
+its bytes, in order. The first record has id -1: the ledger's metadata. `index` has an
+offset in `data` for each 128th record or so: an id, and the offset of its record. In
+a file of compressed blocks this is the offset of the block, which may have records
+before the indexed one.
 
-Both files are there from the beginning; what stands in the index is written last.
+Both files exist from the start; the contents of the index are written last.
 
 Source: FileSystemManagedLedgerOffloader of Apache Pulsar; MapFile in
 org.apache.hadoop.io. By default it compresses each value by itself, with zlib.
@@ -44,14 +44,14 @@ if TYPE_CHECKING:
     from sparkcache.model import ObjectId
 
 EXTENT_BYTES = 16 << 20
-"""About how much an extent has that can be cut into runs. One request brings it."""
+"""Target size of an extent that can be cut into runs; one request reads it."""
 RUN_BYTES = 2 << 20
-"""About how much one has that cannot: it is decoded in one go, and becomes more."""
+"""Target size of an extent that cannot be cut; decoded as a whole, it grows."""
 
 _HEAD_BYTES = 1 << 14
 _HEAD_GROWTH = 16
 _MAX_HEAD_BYTES = 16 << 20
-_MOST_OF_A_BYTE = 1 << 10  # entries in a block: many alike become next to nothing
+_MAX_ENTRIES_PER_BYTE = 1 << 10  # in a block: equal entries compress to almost nothing
 _OFFSET = struct.Struct(">q")
 _SIZE = struct.Struct(">i")
 _T = TypeVar("_T")
@@ -59,12 +59,12 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class MapFile:
-    """What index and beginning of the data say.
+    """The contents of an index and of the start of its data.
 
     Attributes:
-        managed_ledger: Name of the topic's managed ledger; None if it is not there.
+        managed_ledger: Name of the topic's managed ledger; None if absent.
         layout: How records are stored.
-        extents: Where entries lie.
+        extents: Where the entries are stored.
 
     """
 
@@ -76,51 +76,51 @@ class MapFile:
 def read_map_file(
     storage: Storage, index_id: ObjectId, data_id: ObjectId
 ) -> MapFile | None:
-    """Read an index, and the beginning of its data; None if it is not finished.
+    """Read an index and the start of its data; None if the upload is not finished.
 
     Raises SourceError if they are not consistent.
     """
-    places = _read_index(index_id.uri, storage.get(index_id.uri).data)
-    if not places:
+    index = _read_index(index_id.uri, storage.get(index_id.uri).data)
+    if not index:
         return None
     end = data_id.size_bytes
-    layout, name, last, start = _growing(storage, data_id, 0, end, _read_head)
-    _check_places(index_id.uri, places, last, end)
+    layout, name, last, start = _read_growing(storage, data_id, 0, end, _read_head)
+    _check_index(index_id.uri, index, last, end)
     kind, step_bytes = Extent, EXTENT_BYTES
     if layout.kind == BLOCK_COMPRESSED:
         kind, step_bytes = OneRun, RUN_BYTES
-    chosen = _in_steps(places, start, step_bytes)
+    starts = _in_steps(index, start, step_bytes)
     if layout.kind == BLOCK_COMPRESSED:
-        chosen = [_first(storage, data_id, layout, *place) for place in chosen]
-    if not chosen or chosen[0][0] != 0:  # else a block has nothing but the metadata
-        chosen.insert(0, (0, start))
+        starts = [_first_entry(storage, data_id, layout, *record) for record in starts]
+    if not starts or starts[0][0] != 0:  # else a block has only the metadata
+        starts.insert(0, (0, start))
     extents = tuple(
-        kind(first, behind - 1, offset, next_offset - offset)
-        for (first, offset), (behind, next_offset) in zip(
-            chosen, [*chosen[1:], (last + 1, end)], strict=True
+        kind(first, next_first - 1, offset, next_offset - offset)
+        for (first, offset), (next_first, next_offset) in zip(
+            starts, [*starts[1:], (last + 1, end)], strict=True
         )
     )
     _check_extents(index_id.uri, layout, extents)
     return MapFile(name, layout, extents)
 
 
-def _check_places(uri: str, places: list[tuple[int, int]], last: int, end: int) -> None:
-    before = METADATA_KEY - 1, 0
-    for key, offset in places:
-        if not (before[0] < key <= last and before[1] < offset < end):
+def _check_index(uri: str, index: list[tuple[int, int]], last: int, end: int) -> None:
+    previous = METADATA_KEY - 1, 0
+    for key, offset in index:
+        if not (previous[0] < key <= last and previous[1] < offset < end):
             raise SourceError(
                 uri,
                 offset=0,
-                expected=f"ascending places, of records up to {last} in {end} bytes",
+                expected=f"ascending offsets of records up to {last} in {end} bytes",
                 found=f"record {key} at byte {offset}",
             )
-        before = key, offset
-    if places[0][0] != METADATA_KEY:
+        previous = key, offset
+    if index[0][0] != METADATA_KEY:
         raise SourceError(
             uri,
             offset=0,
-            expected=f"a first place of record {METADATA_KEY}",
-            found=f"one of record {places[0][0]}",
+            expected=f"record {METADATA_KEY} as the first indexed record",
+            found=f"record {index[0][0]}",
         )
 
 
@@ -129,46 +129,46 @@ def _check_extents(uri: str, layout: Layout, extents: Iterable[Extent]) -> None:
         entries = extent.last - extent.first + 1
         room = extent.size_bytes // RECORD_HEADER_BYTES
         if layout.kind == BLOCK_COMPRESSED:
-            room = extent.size_bytes * _MOST_OF_A_BYTE
+            room = extent.size_bytes * _MAX_ENTRIES_PER_BYTE
         if not 0 < entries <= room:
             raise SourceError(
                 uri,
                 offset=0,
-                expected="places with room for the entries between them",
+                expected="offsets with room for the entries between them",
                 found=f"entries {extent.first} to {extent.last} in {extent.size_bytes} "
                 f"bytes from {extent.offset}",
             )
 
 
-def _first(
+def _first_entry(
     storage: Storage, data_id: ObjectId, layout: Layout, key: int, offset: int
 ) -> tuple[int, int]:
-    """Return the first entry of the block at an offset, in which `key` is."""
+    """Return first entry and offset of the block at `offset`, which has `key`."""
 
     def read(cursor: Cursor) -> int:
         keys = read_keys(cursor, layout)
         if not keys[0] <= key <= keys[-1]:
-            found = f"one of records {keys[0]} to {keys[-1]}"
+            found = f"a block of records {keys[0]} to {keys[-1]}"
             raise cursor.fault(f"a block with record {key}", found)
         return int(keys[0])
 
-    return _growing(storage, data_id, offset, data_id.size_bytes, read), offset
+    return _read_growing(storage, data_id, offset, data_id.size_bytes, read), offset
 
 
 def _read_index(uri: str, data: bytes) -> list[tuple[int, int]]:
-    """Return record ids and offsets; none if nothing is there but a header, or less."""
+    """Return record ids and offsets; an empty list if there is at most a header."""
     cursor = Cursor(uri, data)
     if not data:
         return []
     layout = read_header(cursor, LONG)
-    if not cursor.left and len(data) != plain_header_bytes(layout, LONG):
-        # MapFile writes no metadata. So this header has run on over what follows it.
-        raise cursor.fault("places behind a header", "the end of the data")
-    return list(_places(cursor, layout))
+    if not cursor.remaining and len(data) != plain_header_bytes(layout, LONG):
+        # MapFile writes no metadata. So this header has consumed records after it.
+        raise cursor.fault("offsets after a header", "the end of the data")
+    return list(_offsets(cursor, layout))
 
 
-def _places(cursor: Cursor, layout: Layout) -> Iterator[tuple[int, int]]:
-    while cursor.left:
+def _offsets(cursor: Cursor, layout: Layout) -> Iterator[tuple[int, int]]:
+    while cursor.remaining:
         try:
             for key, value in _next_records(cursor, layout):
                 if len(value) != _OFFSET.size:
@@ -179,7 +179,7 @@ def _places(cursor: Cursor, layout: Layout) -> Iterator[tuple[int, int]]:
 
 
 def _next_records(cursor: Cursor, layout: Layout) -> list[tuple[int, bytes]]:
-    """Read a block of records, or a record; raises CodecError."""
+    """Read a block of records, or one record; raises CodecError."""
     if layout.kind == BLOCK_COMPRESSED:
         block = read_block(cursor, layout)
         values = map(bytes, block_values(block, layout))
@@ -192,14 +192,14 @@ def _next_records(cursor: Cursor, layout: Layout) -> list[tuple[int, bytes]]:
         length = cursor.int32("a record")
     size = cursor.int32("the length of a key")
     if size != _OFFSET.size:
-        raise cursor.fault(f"a key of {_OFFSET.size} bytes", f"one of {size}")
+        raise cursor.fault(f"a key of {_OFFSET.size} bytes", f"a key of {size} bytes")
     (key,) = _OFFSET.unpack(cursor.take(size, "a key"))
     value = cursor.take(length - size, "a value")
     return [(key, layout.decompress(value, hadoop_codecs.MAX_BYTES))]
 
 
 def _read_head(cursor: Cursor) -> tuple[Layout, str | None, int, int]:
-    """Read layout, topic, last entry, and where the entries begin."""
+    """Return layout, topic, last entry, and the offset of the first entry."""
     layout = read_header(cursor, BYTES)
     start = cursor.offset
     try:
@@ -214,30 +214,30 @@ def _read_head(cursor: Cursor) -> tuple[Layout, str | None, int, int]:
             f"record {key} of {len(value)} bytes",
         )
     name, last_entry = ledger_metadata(cursor.uri, value, _SIZE.size, size)
-    begins_here = layout.kind == BLOCK_COMPRESSED  # the block has entries, too
-    return layout, name, last_entry, start if begins_here else cursor.offset
+    has_entries = layout.kind == BLOCK_COMPRESSED  # in the block of the metadata
+    return layout, name, last_entry, start if has_entries else cursor.offset
 
 
 def _in_steps(
-    places: Iterable[tuple[int, int]], start: int, step_bytes: int
+    index: Iterable[tuple[int, int]], start: int, step_bytes: int
 ) -> list[tuple[int, int]]:
-    """Choose places about that many bytes from each other, and from `start`."""
+    """Choose records at least `step_bytes` apart, and that far from `start`."""
     chosen = []
-    for key, offset in places:
+    for key, offset in index:
         if offset - start >= step_bytes:
             chosen.append((key, offset))
             start = offset
     return chosen
 
 
-def _growing(
+def _read_growing(
     storage: Storage,
     data_id: ObjectId,
     offset: int,
     end: int,
     read: Callable[[Cursor], _T],
 ) -> _T:
-    """Read something of which it is not known how long it is: some bytes, then more."""
+    """Read data of unknown length: fetch more and more bytes until `read` succeeds."""
     size = _HEAD_BYTES
     while True:
         size = min(size, end - offset, _MAX_HEAD_BYTES)

@@ -1,10 +1,10 @@
-"""Message ids as bytes, as `MessageId.toByteArray` of Pulsar's Java client makes them.
+"""Message ids as bytes, as `MessageId.toByteArray` of Pulsar's Java client returns.
 
     1 ledger id, 2 entry id, 3 partition, 4 batch index, 6 batch size,
     7 id of the first chunk
 
 The id of a chunked message is that of its last chunk. Partition and batch index are
-left out where there is none; a batch size is always there, 0 without a batch.
+left out if absent; the batch size is always included, 0 without a batch.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FIRST_CHUNK = 58
 def message_ids(
     ledger: int, entry: Ints, partition: int | None, batch_index: Ints, batch_size: Ints
 ) -> pa.Array:
-    """Return the id of each message; a batch index of -1 stands for none."""
+    """Return the id of each message; a batch index of -1 means no batch."""
     rows = len(entry)
     parts = [_constant(_LEDGER, ledger, rows), _varints(_ENTRY, entry)]
     if partition is not None:
@@ -40,8 +40,8 @@ def message_ids(
     return pa.Array.from_buffers(pa.binary(), rows, buffers)
 
 
-def chunked(first: bytes, last: bytes) -> bytes:
-    """Return the id of a message, given those of its first and its last chunk."""
+def chunked_message_id(first: bytes, last: bytes) -> bytes:
+    """Return the id of a chunked message from the ids of its first and last chunk."""
     return b"".join((last, bytes((_FIRST_CHUNK, len(first))), first))
 
 
@@ -51,7 +51,7 @@ def _constant(tag: int, value: int, rows: int) -> tuple[Bytes, Bools]:
 
 
 def _varints(tag: int, values: Ints) -> tuple[Bytes, Bools]:
-    """Return the bytes of a field, a line each, and which of them are used."""
+    """Return the bytes of a field, a row per value, and which bytes are used."""
     width = max(1, -(-int(values.max(initial=0)).bit_length() // 7))
     shifts = 7 * np.arange(width)
     groups = values[:, None] >> shifts

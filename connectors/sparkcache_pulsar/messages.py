@@ -1,4 +1,4 @@
-"""The messages of a group of entries, a row each, as places in one buffer."""
+"""The messages of a group of entries, a row each, as ranges of one buffer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Properties:
-    """Key and value of each property; `row` says, ascending, whose it is."""
+    """Key and value of each property; `row` is its message's row, ascending."""
 
     row: Ints
     key: Ranges
@@ -28,14 +28,14 @@ class Messages:
     """Messages, a row each, ascending.
 
     Attributes:
-        buffer: What all ranges are in.
-        entry: The entry of each, counted from the first of the run.
-        batch_index: Its place in its batch, -1 without one.
-        batch_size: Messages in its batch, 0 without one.
-        value: Not present for a tombstone.
-        key: As it is stored.
-        decoded_keys: What takes the place of `key`, by row, where that is base64.
-        properties: Of all of them.
+        buffer: The bytes to which all ranges refer.
+        entry: Each message's entry, counted from the first entry of the run.
+        batch_index: Its index in its batch; -1 without a batch.
+        batch_size: Number of messages in its batch; 0 without a batch.
+        value: Absent for a tombstone.
+        key: The key as stored.
+        decoded_keys: Decoded keys by row, which replace a `key` stored as base64.
+        properties: The properties of all messages.
 
     """
 
@@ -53,7 +53,7 @@ class Messages:
 
 
 def select(messages: Messages, keep: Bools) -> Messages:
-    """Return some of the messages."""
+    """Return the messages that `keep` selects."""
     new_row = np.cumsum(keep) - 1
     properties = messages.properties
     kept = keep[properties.row]

@@ -1,4 +1,4 @@
-"""Names of topics and keys of objects, as Pulsar writes them."""
+"""Parse and format names of topics and keys of objects, as Pulsar writes them."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _INDEX_SUFFIX = "-index"
 
 def full_name(topic: str) -> str:
     """Return `persistent://tenant/namespace/topic`; raises ConfigError."""
-    if (named := of_managed_ledger(topic)) is not None:
-        return named
+    if (full := topic_of_managed_ledger(topic)) is not None:
+        return full
     parts = topic.removeprefix(DOMAIN).split("/")
     if len(parts) == 1 and not topic.startswith(DOMAIN):
         parts = ["public", "default", *parts]
@@ -37,8 +37,8 @@ def full_name(topic: str) -> str:
     return DOMAIN + "/".join(parts)
 
 
-def of_managed_ledger(name: str) -> str | None:
-    """Return the topic that a managed ledger belongs to; None if it has no such name.
+def topic_of_managed_ledger(name: str) -> str | None:
+    """Return the topic of a managed ledger; None if the name is not of that form.
 
     The last part of a managed ledger's name is URL-encoded, with `+` for a space.
     """
@@ -50,43 +50,43 @@ def of_managed_ledger(name: str) -> str | None:
 
 
 def partition(topic: str) -> int | None:
-    """Return N of `...-partition-N`, None for a topic without partitions."""
+    """Return N of `...-partition-N`; None for any other topic."""
     match = _PARTITION.search(topic)
     return int(match[1]) if match else None
 
 
 def without_partition(topic: str) -> str:
-    """Return the name of the partitioned topic that a topic may be a partition of."""
+    """Return the topic's name without a partition suffix."""
     return _PARTITION.sub("", topic)
 
 
 def by_partition(topic: str) -> tuple[str, int]:
-    """Return what orders topics, and the partitions of each by their numbers."""
+    """Return a sort key: by topic, then by number of partition."""
     number = partition(topic)
     return without_partition(topic), -1 if number is None else number
 
 
 def partitions_of(topic: str, topics: Iterable[str]) -> list[str]:
-    """Return those of `topics` that are its partitions, in order."""
-    found = (name for name in topics if without_partition(name) == topic)
-    return sorted((name for name in found if name != topic), key=by_partition)
+    """Return the partitions of a topic among `topics`, in order."""
+    matching = (name for name in topics if without_partition(name) == topic)
+    return sorted((name for name in matching if name != topic), key=by_partition)
 
 
-def without_place(placed_topic: str) -> str:
-    """Return the topic's full name of what `sparkcache.model.qualified_topic` made."""
+def without_root(placed_topic: str) -> str:
+    """Return the topic's full name from a result of `sparkcache.model.qualified_topic`."""
     _, _, rest = placed_topic.rpartition("#" + DOMAIN)
     return DOMAIN + rest
 
 
 def namespace(placed_topic: str) -> str:
-    """Return `tenant/namespace` of what `sparkcache.model.qualified_topic` made."""
-    parts = without_place(placed_topic).removeprefix(DOMAIN).split("/")
+    """Return `tenant/namespace` from a result of `sparkcache.model.qualified_topic`."""
+    parts = without_root(placed_topic).removeprefix(DOMAIN).split("/")
     return "/".join(parts[:2])
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Key:
-    """The key of an object of the offloader: which ledger, which attempt, which part.
+    """The key of an offloaded object: its ledger, its attempt, and index or data.
 
     Each attempt at offloading a ledger has a uuid of its own.
     """
@@ -97,7 +97,7 @@ class Key:
 
     @classmethod
     def parse(cls, key: str) -> Key | None:
-        """Read a key; None if it is not one of the offloader's."""
+        """Parse a key; None if the offloader did not write it."""
         match = _KEY.fullmatch(key.removesuffix(_INDEX_SUFFIX))
         if match is None or int(match[2]) > LAST_ID:
             return None
@@ -110,14 +110,14 @@ class Key:
 
 @dataclass(frozen=True, slots=True, order=True)
 class SegmentKey:
-    """The key of an object in the streaming format (PIP-76), named after no ledger."""
+    """The key of an object in the streaming format (PIP-76), which names no ledger."""
 
     uuid: str
     is_index: bool
 
     @classmethod
     def parse(cls, key: str) -> SegmentKey | None:
-        """Read a key; None if it is not one of that format."""
+        """Parse a key; None if it is not of that format."""
         match = _SEGMENT_KEY.fullmatch(key)
         return cls(match[1], match[2] is not None) if match else None
 
@@ -130,10 +130,10 @@ class FileKey:
     """The name of a file of the file system offloader: `<ledger>-<uuid>/data`.
 
     Attributes:
-        folder: Where the ledger's folder lies: it ends in the managed ledger's name.
+        folder: Parent of the ledger's folder; it ends in the managed ledger's name.
         ledger: The ledger's id.
-        uuid: Names the attempt at offloading.
-        is_index: Whether it is `index`.
+        uuid: Identifies the attempt at offloading.
+        is_index: Whether the file is `index`.
 
     """
 
@@ -144,15 +144,15 @@ class FileKey:
 
     @classmethod
     def parse(cls, key: str) -> FileKey | None:
-        """Read a name; None if it is not one of that offloader."""
+        """Parse a name; None if that offloader did not write it."""
         match = _FILE_KEY.fullmatch(key)
         if match is None or int(match[2]) > LAST_ID:
             return None
         return cls(match[1] or "", int(match[2]), match[3], match[4] == "index")
 
     def topic(self) -> str | None:
-        """Return the topic that the folder is named after; None if it is too short."""
-        return of_managed_ledger("/".join(self.folder.split("/")[-4:]))
+        """Return the topic that the folder names; None if the folder is too short."""
+        return topic_of_managed_ledger("/".join(self.folder.split("/")[-4:]))
 
     def __str__(self) -> str:
         folder = f"{self.folder}/" if self.folder else ""

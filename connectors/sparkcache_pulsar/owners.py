@@ -1,9 +1,9 @@
-"""Whose a ledger is.
+"""Find the topic of each ledger.
 
-Objects of the classic format and of the file system offloader say it themselves. Those
-of the streaming format do not: a manifest says it, or an object that has one of their
-ledgers and says whose it is. Ledger ids are unique in a cluster, and all ledgers of a
-segment are of one topic.
+Objects of the classic format and of the file system offloader name their topic. Objects
+of the streaming format do not: the topic comes from a manifest, or from another object
+that has one of their ledgers and names its topic. Ledger ids are unique in a cluster,
+and all ledgers of a segment are of one topic.
 """
 
 from __future__ import annotations
@@ -22,48 +22,48 @@ if TYPE_CHECKING:
 def find_owners(
     uploads: Sequence[Upload], topic: str, listed: Collection[int]
 ) -> Mapping[int, str]:
-    """Return the topic of each ledger of which it is known.
+    """Return the topic of each ledger, as far as known.
 
-    `listed` are the ledgers that the manifest of `topic` has. Raises ConfigError if one
-    of them is of another topic.
+    `listed` are the ledgers in the manifest of `topic`. Raises ConfigError if one of
+    them is of another topic.
     """
     owners = {upload.ledger: upload.topic for upload in uploads if upload.topic}
     for ledger in listed:
         if (owner := owners.setdefault(ledger, topic)) != topic:
             raise ConfigError(
-                f"option {OPTION}: it lists ledger {ledger}, which is of {owner}, not "
-                f"of {topic}"
+                f"option {OPTION}: the manifest lists ledger {ledger}, which is of "
+                f"{owner}, not of {topic}"
             )
     segments: dict[str, list[int]] = {}
     for upload in uploads:
         if upload.is_piece:
             segments.setdefault(upload.uuid, []).append(upload.ledger)
-    while newly := _known_by_a_neighbour(segments, owners):
-        owners |= newly
+    while new_owners := _owners_by_segment(segments, owners):
+        owners |= new_owners
     return owners
 
 
-def _known_by_a_neighbour(
+def _owners_by_segment(
     segments: Mapping[str, Sequence[int]], owners: Mapping[int, str]
 ) -> dict[int, str]:
-    """Return ledgers that lie in one segment with a ledger whose owner is known."""
-    newly: dict[int, str] = {}
+    """Return owners of ledgers that share a segment with a ledger of known owner."""
+    new_owners: dict[int, str] = {}
     for ledgers in segments.values():
         known = [ledger for ledger in ledgers if ledger in owners]
         if 0 < len(known) < len(ledgers):
             owner = owners[known[0]]
-            newly |= {ledger: owner for ledger in ledgers if ledger not in owners}
-    return newly
+            new_owners |= {ledger: owner for ledger in ledgers if ledger not in owners}
+    return new_owners
 
 
-def of_topic(
+def uploads_of_topic(
     uploads: Sequence[Upload], topic: str, owner: str | None
 ) -> Sequence[Upload]:
-    """Return those of a ledger's uploads that are of a topic.
+    """Return the uploads of a ledger that are of a topic.
 
-    One that is broken and could be anybody's counts, unless its owner is known.
+    Includes broken uploads that could be of any topic, if no owner is known.
     """
-    mine = [upload for upload in uploads if (upload.topic or owner) == topic]
-    if mine or owner is not None:
-        return mine
+    matching = [upload for upload in uploads if (upload.topic or owner) == topic]
+    if matching or owner is not None:
+        return matching
     return [upload for upload in uploads if upload.fault and not upload.is_piece]

@@ -1,8 +1,8 @@
-"""Rows that are no messages: chunks of larger ones, and how transactions ended.
+"""Rows that are not messages: chunks of larger messages, and ends of transactions.
 
-What they mean for messages depends on other runs, so they are kept as they are, in rows
-of their own. A run that has any, or has messages of transactions, gets two columns more
-than others; see `Resolver`.
+Their effect on messages depends on other runs, so they are kept unresolved, in rows of
+their own. A run that has any, or has messages of transactions, gets two additional
+columns; see `Resolver`.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ COLUMNS = (pa.field(CHUNK, _CHUNK_TYPE), pa.field(OUTCOME, pa.bool_()))
 
 
 class Chunk(NamedTuple):
-    """A part of a message.
+    """A chunk of a message.
 
     Attributes:
-        ledger: Where it lies.
-        entry: Where it lies.
-        message_id: As if it were a message.
+        ledger: Its ledger.
+        entry: Its entry.
+        message_id: Its message id, as if it were a message.
         uuid: The same for all chunks of a message.
-        number: Which it is, from 0 on.
-        chunks: How many there are.
-        codec: How the message, put together, is compressed.
-        decoded_bytes: How large it is then; 0 where that is not said.
-        offset: Where its entry lies in the object.
+        number: Its index among the chunks, from 0.
+        chunks: Number of chunks of the message.
+        codec: Codec of the assembled message.
+        decoded_bytes: Size of the decompressed message; 0 if not stated.
+        offset: Offset of its entry in the object.
         data: Its bytes.
 
     """
@@ -67,27 +67,27 @@ class Chunk(NamedTuple):
 
     @property
     def is_last(self) -> bool:
-        """Whether none follows."""
+        """Whether it is the last chunk of its message."""
         return self.number == self.chunks - 1
 
 
 def has_parts(entries: Entries) -> bool:
-    """Tell whether any row of a run depends on other runs."""
+    """Return whether any row of a run depends on other runs."""
     in_transaction = entries.metadata.numbers[fields.TXN_MOST_BITS].present
-    loose = entries.is_chunk | entries.is_outcome | in_transaction
-    return bool((loose & entries.delivered).any())
+    depends = entries.is_chunk | entries.is_outcome | in_transaction
+    return bool((depends & entries.delivered).any())
 
 
 def without_values(entries: Entries, messages: Messages) -> None:
-    """Leave values out of rows that are no messages."""
-    no_message = entries.is_chunk | entries.is_outcome
-    messages.value.present &= ~no_message[messages.entry]
+    """Remove the values of rows that are not messages."""
+    is_part = entries.is_chunk | entries.is_outcome
+    messages.value.present &= ~is_part[messages.entry]
 
 
 def columns(
     entries: Entries, messages: Messages, offsets: Sequence[int]
 ) -> list[pa.Array]:
-    """Return the two columns; `offsets` are those of all entries, in the object."""
+    """Return the two columns; `offsets` are those of all entries in the object."""
     entry, metadata = messages.entry, entries.metadata
     is_chunk, is_outcome = entries.is_chunk[entry], entries.is_outcome[entry]
     rows = np.flatnonzero(is_chunk)
@@ -118,12 +118,12 @@ def columns(
 
 
 def has_columns(batch: pa.RecordBatch) -> bool:
-    """Tell whether a batch is of a run with rows that depend on other runs."""
+    """Return whether a batch is of a run with rows that depend on other runs."""
     return OUTCOME in batch.schema.names
 
 
 def chunks_of(batch: pa.RecordBatch) -> Iterator[tuple[int, Chunk]]:
-    """Yield the chunks in a batch, and in which row each is."""
+    """Yield the chunks in a batch, each with its row."""
     column = batch.column(CHUNK)
     if column.null_count == len(column):
         return
@@ -137,7 +137,7 @@ def chunks_of(batch: pa.RecordBatch) -> Iterator[tuple[int, Chunk]]:
 
 
 def outcomes_of(batch: pa.RecordBatch) -> Iterator[tuple[str, bool]]:
-    """Yield which transactions ended here, and whether they were committed."""
+    """Yield the transactions that end in a batch, and whether they were committed."""
     column = batch.column(OUTCOME)
     if column.null_count == len(column):
         return

@@ -1,4 +1,4 @@
-"""The payloads of a group of entries, decompressed, in one buffer."""
+"""Decompress the payloads of a group of entries into one buffer."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class Payloads:
     """The payloads of entries, and their metadata, in one buffer.
 
     Attributes:
-        buffer: With slack behind its last payload.
-        shift: What to add to a place in the run's buffer to find it in this one.
+        buffer: The bytes, with slack after the last payload.
+        shift: Added to an offset in the run's buffer, gives the offset in this one.
         lanes: The entries, ascending.
-        start: Where the payload of each begins; ascending as well.
-        end: Where it ends.
+        start: Start of each payload, ascending too.
+        end: End of each payload.
 
     """
 
@@ -37,10 +37,10 @@ class Payloads:
 
 
 def unpack(entries: Entries, lanes: Ints, faults: Faults) -> Payloads:
-    """Decompress the payloads of entries that are neighbours.
+    """Decompress the payloads of adjacent entries.
 
-    If one is compressed then all are brought behind a copy of what they came from, so
-    that they stay in order: a gather of ascending ranges is a gather at full speed.
+    If any is compressed, all are written after a copy of the stored entries, so that
+    they stay in order: Arrow gathers ascending ranges at full speed.
     """
     codec = entries.codec[lanes]
     start, end = entries.start[lanes], entries.end[lanes]
@@ -54,13 +54,13 @@ def unpack(entries: Entries, lanes: Ints, faults: Faults) -> Payloads:
     buffer[: high - low] = entries.buffer[low:high]
     buffer[-SLACK_BYTES:] = 0
     columns = (lanes, codec, start, end, new_start, new_end)
-    for lane, how, first, behind, new_first, new_behind in zip(
+    for lane, payload_codec, first, stop, new_first, new_stop in zip(
         *(column.tolist() for column in columns), strict=True
     ):
-        source, target = entries.buffer[first:behind], buffer[new_first:new_behind]
-        if how == codecs.NONE:
+        source, target = entries.buffer[first:stop], buffer[new_first:new_stop]
+        if payload_codec == codecs.NONE:
             target[:] = source
-        elif (fault := codecs.decompress(how, source, target)) is not None:
+        elif (fault := codecs.decompress(payload_codec, source, target)) is not None:
             faults.add(lane, *fault)
     sound = faults.sound[lanes]
     return Payloads(buffer, -low, lanes[sound], new_start[sound], new_end[sound])

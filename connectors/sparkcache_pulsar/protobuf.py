@@ -1,14 +1,14 @@
-"""Reads many protobuf messages of one type at once, to columns.
+"""Parse many protobuf messages of one type at once, into columns.
 
-Every message is a lane: a start, an end, and a place it has been read to. A step
-takes the lanes whose next field has the least number and moves all of them over it
-with a few numpy calls. Fields are written in ascending order, so lanes that have
-different optional fields meet again at the next field that they share, and there are
-about as many steps as there are different fields, not messages. Unknown fields are
+Every message is a lane: a start, an end, and the offset up to which it has been read. A
+step takes the lanes whose next field has the least number, and moves all of them over
+this field with a few numpy calls. Fields are written in ascending order, so lanes with
+different optional fields meet again at the next field that they share. So the number
+of steps is about the number of different fields, not of messages. Unknown fields are
 skipped first, whatever their numbers.
 
-Nothing of this trusts its input: a lane that does not parse is marked as bad and
-left alone, whatever the others do. Unknown fields are skipped.
+The parser does not trust its input: a lane that does not parse is marked as bad and
+stops, without any effect on the others.
 
 Source: the protobuf encoding specification. Different here: a known field of another
 wire type makes a lane bad instead of being skipped, and so does a group.
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
 UInts = npt.NDArray[np.uint64]
 
 SLACK_BYTES = 16
-"""How many bytes a buffer must have behind the end of its last message."""
+"""How many bytes a buffer must have after the end of its last message."""
 
 MAX_FIELDS = 20_000
-"""A message of more fields is bad. One step per field must not take minutes."""
+"""A message with more fields is bad, so that one step per field cannot take minutes."""
 
 MAX_WORK = 1 << 33
-"""How many lanes all steps together may look at: enough for a few thousand steps over
-the largest batch. Lanes that are not done then are bad. It takes contrived ones, no two
-of which have their fields in the same order.
+"""How many lanes all steps together may visit: enough for a few thousand steps over the
+largest batch. Lanes that are unfinished then are bad. Only contrived messages, no two
+of which have their fields in the same order, reach this limit.
 """
-_STEP_WORK = 1 << 16  # what a step costs, whatever the number of lanes
+_STEP_WORK = 1 << 16  # the fixed cost of a step, in lanes
 
 _DONE = np.uint64(2**64 - 1)
 _VARINT, _FIXED64, _DELIMITED, _FIXED32 = 0, 1, 2, 5
@@ -66,26 +66,26 @@ _WIRE_TYPE = {
 
 @dataclass(slots=True)
 class Numbers:
-    """A number per lane; 0 where it is not present."""
+    """A number per lane; 0 if absent."""
 
     value: UInts
     present: Bools
 
     @property
     def signed(self) -> Ints:
-        """The same bits as two's complement, as int32 and int64 are written."""
+        """The same bits as two's complement, which encodes int32 and int64."""
         return self.value.view(np.int64)
 
     @property
     def is_true(self) -> Bools:
-        """The numbers as flags: not there is false."""
+        """The numbers as flags; absent means false."""
         flags: Bools = self.value != 0
         return flags
 
 
 @dataclass(slots=True)
 class Repeated:
-    """Any number of values per lane: sorted by lane, in the order of the wire."""
+    """Any number of values per lane: sorted by lane, then in wire order."""
 
     lane: Ints
     start: Ints
@@ -95,7 +95,7 @@ class Repeated:
 
 @dataclass(slots=True)
 class Table:
-    """What `parse` found: the columns by field number, and the lanes that are bad."""
+    """The result of `parse`: the columns by field number, and which lanes are bad."""
 
     numbers: dict[int, Numbers]
     ranges: dict[int, Ranges]
@@ -103,12 +103,12 @@ class Table:
     bad: Bools
 
 
-def read_varints(buffer: Bytes, at: Ints) -> tuple[UInts, Ints]:
-    """Read a varint at each offset: its value and its length, 0 if it has no end."""
-    first = buffer[at]
+def read_varints(buffer: Bytes, offsets: Ints) -> tuple[UInts, Ints]:
+    """Read a varint at each offset: its value and its length, 0 if unterminated."""
+    first = buffer[offsets]
     if not (first >= 0x80).any():
-        return first.astype(np.uint64), np.ones(len(at), np.int64)
-    word = words(buffer, "<u8")[at]
+        return first.astype(np.uint64), np.ones(len(offsets), np.int64)
+    word = words(buffer, "<u8")[offsets]
     stops = ~word & np.uint64(0x8080808080808080)
     lowest = stops & (~stops + np.uint64(1))
     mask = lowest | (lowest - np.uint64(1))  # all ones if there is no stop bit
@@ -117,7 +117,9 @@ def read_varints(buffer: Bytes, at: Ints) -> tuple[UInts, Ints]:
     value = _seven_bit_groups(word & mask)
     long = np.flatnonzero(stops == 0)
     if len(long):
-        value[long], length[long] = _finish_long_varints(buffer, at[long], value[long])
+        value[long], length[long] = _finish_long_varints(
+            buffer, offsets[long], value[long]
+        )
     return value, length
 
 
@@ -129,10 +131,12 @@ def _seven_bit_groups(word: UInts) -> UInts:
     return (word & u(0x000000000FFFFFFF)) | ((word & u(0x0FFFFFFF00000000)) >> u(4))
 
 
-def _finish_long_varints(buffer: Bytes, at: Ints, low: UInts) -> tuple[UInts, Ints]:
-    """Add bytes 9 and 10, which negative numbers have, to the 56 bits below."""
-    ninth = buffer[at + 8].astype(np.uint64)
-    tenth = buffer[at + 9].astype(np.uint64)
+def _finish_long_varints(
+    buffer: Bytes, offsets: Ints, low: UInts
+) -> tuple[UInts, Ints]:
+    """Add bytes 9 and 10, which negative numbers have, to the low 56 bits."""
+    ninth = buffer[offsets + 8].astype(np.uint64)
+    tenth = buffer[offsets + 9].astype(np.uint64)
     value = low | (ninth & np.uint64(0x7F)) << np.uint64(56)
     has_tenth = ninth >= 0x80
     value = np.where(has_tenth, value | tenth << np.uint64(63), value)
@@ -142,9 +146,9 @@ def _finish_long_varints(buffer: Bytes, at: Ints, low: UInts) -> tuple[UInts, In
 
 
 def parse(buffer: Bytes, start: Ints, end: Ints, fields: Mapping[int, Kind]) -> Table:
-    """Read the messages at `start` to `end` of a buffer.
+    """Parse the messages from `start` to `end` of a buffer.
 
-    The buffer must reach SLACK_BYTES beyond the greatest end.
+    The buffer must extend SLACK_BYTES beyond the greatest end.
     """
     return _Parser(buffer, start, end, fields).run()
 
@@ -156,11 +160,11 @@ class _Parser:
         lanes = len(start)
         self._buffer = buffer
         self._fields = fields
-        self._at = np.array(start, np.int64)
+        self._offsets = np.array(start, np.int64)
         self._end = end
         self._tag = np.full(lanes, _DONE, np.uint64)
         self._lanes = np.arange(lanes)
-        self._passed = np.zeros(lanes, np.int32)
+        self._field_counts = np.zeros(lanes, np.int32)
         self._parts: dict[int, list[tuple[Ints, Ints, Ints, UInts]]] = {}
         self._table = Table({}, {}, {}, np.zeros(lanes, np.bool_))
         for number, kind in fields.items():
@@ -193,53 +197,53 @@ class _Parser:
         return self._table
 
     def _unknown(self, wire_type: int) -> Bools:
-        """Tell which lanes have an unknown field of that wire type next."""
+        """Return which lanes have an unknown field of this wire type next."""
         known = np.array(list(self._fields), np.uint64)
         unknown = ~np.isin(self._tag >> np.uint64(3), known) & (self._tag != _DONE)
         chosen: Bools = unknown & (self._tag & np.uint64(7) == wire_type)
         return chosen
 
     def _read_tags(self, lanes: Ints) -> None:
-        """Find the next field of lanes that are between two fields."""
-        more = self._at[lanes] < self._end[lanes]
+        """Read the next tag of lanes that are between two fields."""
+        more = self._offsets[lanes] < self._end[lanes]
         self._tag[lanes[~more]] = _DONE
         lanes = lanes[more]
-        tag, length = read_varints(self._buffer, self._at[lanes])
-        self._at[lanes] += length
+        tag, length = read_varints(self._buffer, self._offsets[lanes])
+        self._offsets[lanes] += length
         self._tag[lanes] = tag
         bad = (length == 0) | (tag < 8) | (tag >= 2**32)
-        bad |= self._at[lanes] > self._end[lanes]
-        bad |= self._passed[lanes] == MAX_FIELDS
+        bad |= self._offsets[lanes] > self._end[lanes]
+        bad |= self._field_counts[lanes] == MAX_FIELDS
         self._reject(lanes[bad])
 
     def _step(self, tag: int, lanes: Ints) -> None:
-        """Move lanes over a field that all of them have next."""
+        """Move lanes over the field that all of them have next."""
         number, wire_type = tag >> 3, tag & 7
         kind = self._fields.get(number)
-        at, end = self._at[lanes], self._end[lanes]
+        offsets, end = self._offsets[lanes], self._end[lanes]
         if kind is not None and _WIRE_TYPE[kind] != wire_type:
             self._reject(lanes)
             return
-        start, length = at, np.zeros(len(lanes), np.int64)
+        start, length = offsets, np.zeros(len(lanes), np.int64)
         value = np.zeros(len(lanes), np.uint64)
         if wire_type in (_VARINT, _DELIMITED):
-            value, size = read_varints(self._buffer, at)
-            start = at + size
+            value, size = read_varints(self._buffer, offsets)
+            start = offsets + size
             ok = (size > 0) & (start <= end)
             if wire_type == _DELIMITED:
                 ok &= value <= (end - start).clip(0).view(np.uint64)
                 length = np.where(ok, value, 0).astype(np.int64)
         elif wire_type in (_FIXED64, _FIXED32):
             length += 8 if wire_type == _FIXED64 else 4
-            ok = at + length <= end
+            ok = offsets + length <= end
         else:
             ok = np.zeros(len(lanes), np.bool_)
         if not ok.all():
             self._reject(lanes[~ok])
             lanes, start, length = lanes[ok], start[ok], length[ok]
             value = value[ok]
-        self._at[lanes] = start + length
-        self._passed[lanes] += 1
+        self._offsets[lanes] = start + length
+        self._field_counts[lanes] += 1
         if kind is not None:
             self._store(number, lanes, start, length, value)
         self._read_tags(lanes)

@@ -1,4 +1,4 @@
-"""How entries become rows: what the options say of it, in one text."""
+"""The settings that turn entries into rows, from the options, as one text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sparkcache_pulsar.isolation import (
     STATE,
     Isolation,
     isolation_of,
-    parted,
+    split_isolation,
     with_isolation,
 )
 from sparkcache_pulsar.values import Values, values
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How entries become rows.
+    """The settings that turn entries into rows.
 
     Attributes:
-        decryption: How payloads are decrypted.
-        isolation: Which messages of transactions are wanted.
-        values: What values become.
-        schema: Of rows.
+        decryption: How to decrypt payloads.
+        isolation: Which messages of transactions to read.
+        values: How to decode values into columns.
+        schema: The schema of rows.
 
     """
 
@@ -44,25 +44,25 @@ class Reading:
 
 
 def decoding(options: Mapping[str, str]) -> str:
-    """Return what `reading` takes; empty where values are bytes, and not encrypted.
+    """Return the text that `reading` parses; empty for plain, unencrypted bytes.
 
     Raises ConfigError.
     """
-    found = schemas.decoding(options)
-    text = "" if found is None else found.to_text()
+    value_decoding = schemas.decoding(options)
+    text = "" if value_decoding is None else value_decoding.to_text()
     text = with_isolation(isolation_of(options), text)
     return decryption(options).with_rest(text)
 
 
 @lru_cache(maxsize=64)
 def reading(text: str) -> Reading:
-    """Return what `decoding` says; raises ConfigError."""
-    how, rest = Decryption.parse(text)
-    isolation, of_values = parted(rest)
-    found = values(of_values)
-    fields = [*ENVELOPE, *found.fields]
+    """Parse a text of `decoding`; raises ConfigError."""
+    decryption_settings, rest = Decryption.parse(text)
+    isolation, value_decoding = split_isolation(rest)
+    value_columns = values(value_decoding)
+    fields = [*ENVELOPE, *value_columns.fields]
     if isolation is Isolation.UNCOMMITTED:
         fields.insert(len(ENVELOPE), STATE)
-    if how.consume:
+    if decryption_settings.consume:
         fields.append(ENCRYPTION)
-    return Reading(how, isolation, found, pa.schema(fields))
+    return Reading(decryption_settings, isolation, value_columns, pa.schema(fields))

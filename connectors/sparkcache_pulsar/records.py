@@ -1,7 +1,7 @@
-"""The records of a SequenceFile, cut into runs as they are stored.
+"""Cut the records of a SequenceFile, as stored, into runs.
 
-Runs of plain records, and of those that are compressed one by one, are cut like those
-of frames. A compressed block can be read as a whole only, so its extent is one run.
+Plain records and individually compressed records are cut into runs as frames are. A
+compressed block can only be read as a whole, so its extent is one run.
 
 Source: SequenceFile in org.apache.hadoop.io.
 """
@@ -39,35 +39,35 @@ _RECORD = struct.Struct(">iiq")
 
 @dataclass(frozen=True, slots=True)
 class OneRun(Extent):
-    """An extent of compressed blocks. Planning alone has to know it from others."""
+    """An extent of compressed blocks; only planning distinguishes it from others."""
 
 
 def runs(extent: OneRun) -> list[Run]:
-    """Return the one run that it is."""
+    """Return the extent as its only run."""
     return [Run(extent.first, extent.last)]
 
 
 @dataclass(slots=True)
 class RecordWalk:
-    """A way over records; see `splitting.Walk`.
+    """A walk over records; see `splitting.Walk`.
 
     Attributes:
-        sync: The file's sync marker, which may stand before any record.
-        entry: Id of the entry whose record comes next.
-        at: Where that record, or the sync marker before it, begins.
-        values: Where the values passed begin and end.
-        fault: What came instead of the next record.
+        sync: The file's sync marker, which may precede any record.
+        entry: Id of the entry whose record is next.
+        offset: Start of that record, or of the sync marker before it.
+        values: Start and end of each value already passed.
+        fault: Why the walk stopped at the next record.
 
     """
 
     sync: bytes
     entry: int
-    at: int = 0
+    offset: int = 0
     values: list[tuple[int, int]] = field(default_factory=list)
     fault: Fault | None = None
 
     def advance(self, data: Buffer, last: int, room: int) -> bool:
-        """Pass over records up to entry `last`."""
+        """Walk over records up to entry `last`."""
         done = self.entry > last
         while not done and self.fault is None:
             after = self._next(data, room)
@@ -75,35 +75,40 @@ class RecordWalk:
                 break
             done = self.entry == last
             self.entry += 1
-            self.at = after
+            self.offset = after
         return done or self.fault is not None
 
     def _next(self, data: Buffer, room: int) -> int | None:
-        """Return where the record that comes next ends; None if data does before."""
-        at = self.at
-        if at + _LENGTH.size <= len(data) and _LENGTH.unpack_from(data, at)[0] == -1:
-            marker = bytes(data[at + _LENGTH.size : at + _LENGTH.size + SYNC_BYTES])
+        """Return the end of the next record; None if the data end before it."""
+        offset = self.offset
+        if (
+            offset + _LENGTH.size <= len(data)
+            and _LENGTH.unpack_from(data, offset)[0] == -1
+        ):
+            marker = bytes(
+                data[offset + _LENGTH.size : offset + _LENGTH.size + SYNC_BYTES]
+            )
             if marker != self.sync[: len(marker)]:
                 self.fault = "a sync marker", marker.hex()
                 return None
-            at += _LENGTH.size + SYNC_BYTES
-        if at + RECORD_HEADER_BYTES > len(data):
+            offset += _LENGTH.size + SYNC_BYTES
+        if offset + RECORD_HEADER_BYTES > len(data):
             return None
-        length, key_bytes, key = _RECORD.unpack_from(data, at)
-        after: int = at + length + RECORD_HEADER_BYTES - KEY_BYTES
+        length, key_bytes, key = _RECORD.unpack_from(data, offset)
+        after: int = offset + length + RECORD_HEADER_BYTES - KEY_BYTES
         if (key_bytes, key) != (KEY_BYTES, self.entry) or length < KEY_BYTES:
             self.fault = (
                 f"a record of entry {self.entry}",
-                f"one of {length} bytes with a key of {key_bytes} bytes, {key}",
+                f"a record of {length} bytes with a key of {key_bytes} bytes, {key}",
             )
         elif after > room:
             self.fault = (
-                f"a record of entry {self.entry} of up to {room - at} bytes",
-                f"one of {after - at} bytes",
+                f"a record of entry {self.entry} of up to {room - offset} bytes",
+                f"a record of {after - offset} bytes",
             )
         if self.fault is not None or after > len(data):
             return None
-        self.values.append((at + RECORD_HEADER_BYTES, after))
+        self.values.append((offset + RECORD_HEADER_BYTES, after))
         return after
 
 
@@ -114,7 +119,7 @@ def split(
     wanted: Sequence[Run],
     stream: ByteStream,
 ) -> Iterator[RawRun]:
-    """Yield the stored records of each run as soon as its last one is there."""
+    """Yield the stored records of each run as soon as its last record has arrived."""
     if layout.kind != BLOCK_COMPRESSED:
         splitter = Splitter(ledger, extent, stream, partial(RecordWalk, layout.sync))
         for run in wanted:

@@ -1,7 +1,7 @@
 """The index of a segment: an object of the streaming format, with entries of ledgers.
 
     magic            int32   0x3D1FB0BC
-    own length       int32   not looked at, as Pulsar's own readers do not
+    own length       int32   ignored, as in Pulsar's own readers
     data length      int64   of the data object
     header length    int64   of each data block, 128
 
@@ -14,14 +14,14 @@ and for each ledger, in any order, up to the end:
     n times          int64 first entry id, int32 part number, int64 offset
 
 All numbers are big-endian and signed. A block has entries of one ledger. The first and
-the last ledger may have more entries than are here: they lie in the segments before
-and behind. How many a ledger has is in its info, how many of them are here is not, so
-where the last ledger ends has to be found out from the data.
+the last ledger may have more entries in the segments before and after this one. The
+info of a ledger has its number of entries, but not how many are in this segment, so the
+end of the last ledger must be found in the data.
 
-It does not say whose ledgers these are.
+The index does not name the topic of these ledgers.
 
-Source: OffloadIndexBlockV2Impl of Apache Pulsar, PIP-76. Different here: everything is
-checked against everything else, since what an index says becomes ranges to read.
+Source: OffloadIndexBlockV2Impl of Apache Pulsar, PIP-76. Different here: all fields are
+checked against each other, since an index determines the ranges to read.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ _INFO_FIELDS = {_ENTRIES: Kind.NUMBER, _CLOSED_AT: Kind.NUMBER}
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What a segment has of a ledger.
+    """The piece of a ledger that is in a segment.
 
     Attributes:
         ledger: The ledger's id.
         extents: Its blocks.
-        ends_here: Whether the last entry of the last block is known. Otherwise it is
-            the last that may be in it.
+        ends_here: Whether the last entry of the last block is known. Otherwise the
+            extent ends with the last entry that the block may have.
 
     """
 
@@ -68,11 +68,11 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """What the index of a segment says.
+    """The contents of a segment's index.
 
     Attributes:
         data_bytes: Length of the data object.
-        pieces: What it has of each ledger, in the order of ledgers.
+        pieces: A piece of each ledger, in the order of ledgers.
 
     """
 
@@ -81,7 +81,7 @@ class Segment:
 
 
 class _Block(NamedTuple):
-    """A block, in the order of offsets."""
+    """A block; sorts by offset."""
 
     offset: int
     ledger: int
@@ -89,7 +89,7 @@ class _Block(NamedTuple):
 
 
 def parse_segment(uri: str, data: bytes) -> Segment:
-    """Read an index object; raises SourceError if it is not a consistent one."""
+    """Parse an index object; raises SourceError if it is not consistent."""
     if len(data) < _HEAD.size:
         raise SourceError(
             uri,
@@ -106,49 +106,57 @@ def parse_segment(uri: str, data: bytes) -> Segment:
 def _read_ledgers(
     uri: str, data: bytes
 ) -> tuple[list[_Block], dict[int, tuple[int, bool]]]:
-    """Return all blocks; and of each ledger its entries, and whether it is closed."""
+    """Return all blocks; and each ledger's entry count and whether it is closed."""
     blocks: list[_Block] = []
     infos: dict[int, tuple[int, bool]] = {}
     buffer = np.frombuffer(data + bytes(SLACK_BYTES), np.uint8)
-    at = _HEAD.size
-    while at < len(data):
-        left = len(data) - at - _LEDGER.size
+    index_offset = _HEAD.size
+    while index_offset < len(data):
+        remaining = len(data) - index_offset - _LEDGER.size
         ledger, count, info_bytes = (
-            _LEDGER.unpack_from(data, at) if left >= 0 else (-1, -1, -1)
+            _LEDGER.unpack_from(data, index_offset) if remaining >= 0 else (-1, -1, -1)
         )
         size = info_bytes + BLOCK.itemsize * count
-        if min(ledger, info_bytes) < 0 or count < 1 or size > left or ledger in infos:
+        if (
+            min(ledger, info_bytes) < 0
+            or count < 1
+            or size > remaining
+            or ledger in infos
+        ):
             raise SourceError(
                 uri,
-                offset=at,
-                expected="a ledger of which nothing was said, with its blocks and info",
+                offset=index_offset,
+                expected="a ledger not seen before, with its blocks and info",
                 found=f"ledger {ledger} with {count} blocks and {info_bytes} bytes of "
-                f"info, where {max(left, 0)} bytes are left",
+                f"info, but only {max(remaining, 0)} bytes remain",
             )
-        at += _LEDGER.size
-        infos[ledger] = _ledger_info(uri, buffer, at, info_bytes)
-        found = np.frombuffer(data, BLOCK, count, at + info_bytes)
+        index_offset += _LEDGER.size
+        infos[ledger] = _ledger_info(uri, buffer, index_offset, info_bytes)
+        block_map = np.frombuffer(data, BLOCK, count, index_offset + info_bytes)
         for offset, first in zip(
-            found["offset"].tolist(), found["first"].tolist(), strict=True
+            block_map["offset"].tolist(), block_map["first"].tolist(), strict=True
         ):
             blocks.append(_Block(offset, ledger, first))
-        at += size
+        index_offset += size
     if not blocks:
         raise SourceError(
-            uri, offset=at, expected="one ledger or more", found="the end of the index"
+            uri,
+            offset=index_offset,
+            expected="one ledger or more",
+            found="the end of the index",
         )
     return blocks, infos
 
 
-def _ledger_info(uri: str, buffer: Bytes, at: int, size: int) -> tuple[int, bool]:
-    table = parse(buffer, np.array([at]), np.array([at + size]), _INFO_FIELDS)
+def _ledger_info(uri: str, buffer: Bytes, offset: int, size: int) -> tuple[int, bool]:
+    table = parse(buffer, np.array([offset]), np.array([offset + size]), _INFO_FIELDS)
     entries = int(table.numbers[_ENTRIES].signed[0])
     if table.bad[0] or entries < 1:
         raise SourceError(
             uri,
-            offset=at,
+            offset=offset,
             expected="ledger info with a number of entries",
-            found=f"{size} bytes that are not",
+            found=f"{size} other bytes",
         )
     return entries, bool(table.numbers[_CLOSED_AT].is_true[0])
 
@@ -164,15 +172,15 @@ def _pieces(
             uri,
             offset=_HEAD.size,
             expected="a first block at byte 0",
-            found=f"one at byte {blocks[0].offset}",
+            found=f"a first block at byte {blocks[0].offset}",
         )
-    behind = data_bytes
-    following: dict[int, int] = {}
+    end = data_bytes
+    next_first: dict[int, int] = {}
     extents: dict[int, list[Extent]] = {ledger: [] for ledger in infos}
     for block in reversed(blocks):
-        size = behind - block.offset
+        size = end - block.offset
         room = (size - HEADER_BYTES) // FRAME_HEADER_BYTES
-        last = following.get(block.ledger, infos[block.ledger][0]) - 1
+        last = next_first.get(block.ledger, infos[block.ledger][0]) - 1
         if block is blocks[-1]:  # its ledger may go on in the next segment
             last = min(last, block.first + room - 1)
         if block.first < 0 or not 0 < last - block.first + 1 <= room:
@@ -181,11 +189,11 @@ def _pieces(
                 offset=_HEAD.size,
                 expected="blocks in ascending order, with room for their entries",
                 found=f"entries {block.first} to {last} of ledger {block.ledger} in "
-                f"bytes {block.offset} to {behind - 1}",
+                f"bytes {block.offset} to {end - 1}",
             )
         extents[block.ledger].append(Extent(block.first, last, block.offset, size))
-        following[block.ledger] = block.first
-        behind = block.offset
+        next_first[block.ledger] = block.first
+        end = block.offset
     return tuple(
         Piece(
             ledger,

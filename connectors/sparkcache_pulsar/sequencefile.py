@@ -1,17 +1,17 @@
-"""Hadoop's SequenceFile: keys and values, one by one or in compressed blocks.
+"""Read Hadoop's SequenceFile: keys and values, one by one or in compressed blocks.
 
     header   "SEQ", version 6, class of keys, class of values: text; whether values are
-             compressed, whether in blocks: a byte each; if compressed class of the
+             compressed, whether in blocks: a byte each; if compressed, class of the
              codec: text; n int32 and n pairs of text; sync marker: 16 bytes
     text     length vint, that many bytes of UTF-8
     sync     -1 int32, the 16 bytes of the header again
     record   length of key and value int32, length of key int32, key, value
     block    sync; n vint; lengths of keys, keys, lengths of values, values: each of
-             these a vint and that many bytes, which become n vints, or n keys or values
+             these a vint and that many bytes, which hold n vints, or n keys or values
 
-Sync markers stand before any record, and before each block. A vint is Hadoop's: a byte
-of -112 to 127 is the number itself, a lesser one tells sign and length. Other numbers
-are big-endian and signed.
+A sync marker may precede any record, and precedes each block. A vint is Hadoop's: a
+byte of -112 to 127 is the number itself, a lesser byte encodes sign and length. Other
+numbers are big-endian and signed.
 
 Source: SequenceFile and WritableUtils in org.apache.hadoop.io.
 """
@@ -47,10 +47,10 @@ _MAX_RECORDS = 1 << 22  # a block is closed once it has 1 MB
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How the records of a file are stored. As text it is a form.
+    """How the records of a file are stored; its text is a form, see `forms`.
 
     Attributes:
-        kind: Plain records, records whose values are compressed, or blocks.
+        kind: Plain records, records with compressed values, or compressed blocks.
         codec: Class of the codec; empty for plain records.
         sync: The sync marker.
 
@@ -62,7 +62,7 @@ class Layout:
 
     @classmethod
     def parse(cls, text: str) -> Layout | None:
-        """Read what `str` wrote; None for anything else."""
+        """Parse the text of a layout; None for any other text."""
         match text.split("/"):
             case [name, kind, codec, sync] if name == SEQUENCE_FILE:
                 return cls(kind, codec, bytes.fromhex(sync))
@@ -73,99 +73,101 @@ class Layout:
         return f"{SEQUENCE_FILE}/{self.kind}/{self.codec}/{self.sync.hex()}"
 
     def decompress(self, data: memoryview, limit: int) -> bytes:
-        """Return what stands for `data`; raises CodecError."""
+        """Return `data` decompressed; raises CodecError."""
         if not self.codec:
             return bytes(data)
         return hadoop_codecs.decompress(self.codec, data, limit)
 
 
 class EndOfData(SourceError):  # noqa: N818 - more may follow
-    """There are less bytes than what is read there has."""
+    """The data end before the value that is read."""
 
 
 class Cursor:
-    """A place in bytes of an object, moved on by what is read there.
+    """A byte offset in the data of an object, which each read advances.
 
-    What is not there, or is not as expected, is a SourceError that names the place.
+    Missing or unexpected data raise a SourceError that names the offset.
     """
 
     def __init__(self, uri: str, data: bytes | memoryview, offset: int = 0) -> None:
         self.uri = uri
         self._data = memoryview(data)
         self._offset = offset
-        self.at = 0
+        self.index = 0
 
     def __repr__(self) -> str:
         return f"Cursor({self.uri} at byte {self.offset})"
 
     @property
     def offset(self) -> int:
-        """Where in the object it is."""
-        return self._offset + self.at
+        """Offset in the object."""
+        return self._offset + self.index
 
     @property
-    def left(self) -> int:
-        """How many bytes follow."""
-        return len(self._data) - self.at
+    def remaining(self) -> int:
+        """Number of bytes that follow."""
+        return len(self._data) - self.index
 
-    def take(self, size: int, what: str) -> memoryview:
-        """Return the next bytes."""
-        if not 0 <= size <= self.left:
+    def take(self, size: int, name: str) -> memoryview:
+        """Return the next `size` bytes; errors call them `name`."""
+        if not 0 <= size <= self.remaining:
             kind = SourceError if size < 0 else EndOfData
-            raise self.fault(f"{what} of up to {self.left} bytes", f"{size}", kind)
-        self.at += size
-        return self._data[self.at - size : self.at]
+            raise self.fault(
+                f"{name} of up to {self.remaining} bytes", f"{size} bytes", kind
+            )
+        self.index += size
+        return self._data[self.index - size : self.index]
 
-    def int32(self, what: str) -> int:
+    def int32(self, name: str) -> int:
         """Read an int32."""
-        (value,) = _INT.unpack(self.take(_INT.size, what))
+        (value,) = _INT.unpack(self.take(_INT.size, name))
         return int(value)
 
-    def vint(self, what: str) -> int:
+    def vint(self, name: str) -> int:
         """Read a vint."""
-        value, size = read_vint(self._data, self.at)
-        if size > self.left:
-            raise self.fault(what, "the end of the data", EndOfData)
-        self.at += size
+        value, size = read_vint(self._data, self.index)
+        if size > self.remaining:
+            raise self.fault(name, "the end of the data", EndOfData)
+        self.index += size
         return value
 
-    def text(self, what: str) -> str:
+    def text(self, name: str) -> str:
         """Read a text."""
-        return str(self.take(self.vint(what), what), "utf-8", "replace")
+        return str(self.take(self.vint(name), name), "utf-8", "replace")
 
     def fault(
         self, expected: str, found: str, kind: type[SourceError] = SourceError
     ) -> SourceError:
-        """Return the error that something else was found here."""
+        """Return an error for unexpected data at this offset."""
         return kind(self.uri, offset=self.offset, expected=expected, found=found)
 
 
-def read_vint(data: bytes | memoryview, at: int) -> tuple[int, int]:
-    """Return a number, and how long it is: that may be longer than there is data."""
-    if at >= len(data):
+def read_vint(data: bytes | memoryview, offset: int) -> tuple[int, int]:
+    """Return a number and its length, which may exceed the available data."""
+    if offset >= len(data):
         return 0, 1
-    first = data[at] - 256 if data[at] > 127 else data[at]
+    first = data[offset] - 256 if data[offset] > 127 else data[offset]
     if first >= -112:
         return first, 1
     size = -(first + 112) if first >= -120 else -(first + 120)
-    value = int.from_bytes(data[at + 1 : at + 1 + size], "big")
+    value = int.from_bytes(data[offset + 1 : offset + 1 + size], "big")
     return (value if first >= -120 else ~value), 1 + size
 
 
 def read_header(cursor: Cursor, value_class: str) -> Layout:
-    """Pass over a header; raises SourceError unless values are of that class."""
+    """Read a header; raises SourceError unless values are of `value_class`."""
     if (magic := bytes(cursor.take(4, "a header"))) != _MAGIC:
-        cursor.at -= 4
+        cursor.index -= 4
         raise cursor.fault(f"a SequenceFile {_MAGIC!r}", f"{magic!r}")
-    for what, expected in (("keys", LONG), ("values", value_class)):
-        if (found := cursor.text(f"the class of {what}")) != expected:
-            raise cursor.fault(f"{what} of {expected}", f"{found[:200]!r}")
+    for part, expected in (("keys", LONG), ("values", value_class)):
+        if (found := cursor.text(f"the class of {part}")) != expected:
+            raise cursor.fault(f"{part} of {expected}", f"{found[:200]!r}")
     is_compressed, in_blocks = cursor.take(2, "two flags")
     codec = cursor.text("the class of a codec") if is_compressed else ""
     if is_compressed and not hadoop_codecs.is_known(codec):
         raise cursor.fault("a known codec", f"{codec[:200]!r}")
     if in_blocks and not is_compressed:
-        raise cursor.fault("records that are not compressed", "blocks")
+        raise cursor.fault("uncompressed records, as the header says", "blocks")
     pairs = cursor.int32("metadata")
     if pairs > _MAX_METADATA:
         raise cursor.fault(f"up to {_MAX_METADATA} pairs of metadata", f"{pairs}")
@@ -177,7 +179,7 @@ def read_header(cursor: Cursor, value_class: str) -> Layout:
 
 
 def plain_header_bytes(layout: Layout, value_class: str) -> int:
-    """Return how long a header is that has no metadata."""
+    """Return the length of a header without metadata."""
     texts = [LONG, value_class, *([layout.codec] if layout.codec else [])]
     flags = 2
     return len(_MAGIC) + sum(1 + len(text) for text in texts) + flags + 4 + SYNC_BYTES
@@ -185,7 +187,7 @@ def plain_header_bytes(layout: Layout, value_class: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A block: its keys, and its values as they are stored."""
+    """A block: its keys, and its values as stored."""
 
     offset: int
     keys: Ints
@@ -197,19 +199,19 @@ def read_keys(cursor: Cursor, layout: Layout) -> Ints:
     """Read a block from its sync marker up to its keys."""
     marker = cursor.take(_INT.size + SYNC_BYTES, "a sync marker")
     if marker != _ESCAPE + layout.sync:
-        cursor.at -= len(marker)
+        cursor.index -= len(marker)
         raise cursor.fault("a sync marker", f"{marker.hex()}")
     records = cursor.vint("a number of records")
     if not 0 < records <= _MAX_RECORDS:
         raise cursor.fault(f"1 to {_MAX_RECORDS} records", f"{records}")
     lengths = cursor.take(cursor.vint("a length"), "lengths of keys")
-    if _unfold(cursor, layout, lengths, records) != bytes([KEY_BYTES]) * records:
+    if _decompress(cursor, layout, lengths, records) != bytes([KEY_BYTES]) * records:
         raise cursor.fault(f"{records} keys of {KEY_BYTES} bytes each", "other lengths")
     keys = cursor.take(cursor.vint("a length"), "keys")
-    unfolded = _unfold(cursor, layout, keys, KEY_BYTES * records)
-    if len(unfolded) != KEY_BYTES * records:
-        raise cursor.fault(f"{records} keys", f"{len(unfolded)} bytes")
-    return np.frombuffer(unfolded, ">i8").astype(np.int64)
+    data = _decompress(cursor, layout, keys, KEY_BYTES * records)
+    if len(data) != KEY_BYTES * records:
+        raise cursor.fault(f"{records} keys", f"{len(data)} bytes")
+    return np.frombuffer(data, ">i8").astype(np.int64)
 
 
 def read_block(cursor: Cursor, layout: Layout) -> Block:
@@ -220,7 +222,7 @@ def read_block(cursor: Cursor, layout: Layout) -> Block:
     return Block(offset, keys, lengths, values)
 
 
-def _unfold(cursor: Cursor, layout: Layout, data: memoryview, limit: int) -> bytes:
+def _decompress(cursor: Cursor, layout: Layout, data: memoryview, limit: int) -> bytes:
     try:
         return layout.decompress(data, limit)
     except hadoop_codecs.CodecError as error:
@@ -230,16 +232,16 @@ def _unfold(cursor: Cursor, layout: Layout, data: memoryview, limit: int) -> byt
 
 
 def block_values(block: Block, layout: Layout) -> list[memoryview]:
-    """Return the values of a block, one for each key; raises CodecError."""
+    """Return the values of a block, one per key; raises CodecError."""
     records = len(block.keys)
     lengths = layout.decompress(block.lengths, 9 * records)
-    sizes, at = [], 0
+    sizes, offset = [], 0
     for _ in range(records):
-        size, taken = read_vint(lengths, at)
+        size, size_bytes = read_vint(lengths, offset)
         sizes.append(size)
-        at += taken
+        offset += size_bytes
     total = sum(sizes)
-    if at != len(lengths) or min(sizes) < 0 or total > hadoop_codecs.MAX_BYTES:
+    if offset != len(lengths) or min(sizes) < 0 or total > hadoop_codecs.MAX_BYTES:
         raise hadoop_codecs.CodecError(f"{records} values of {total} bytes")
     data = memoryview(layout.decompress(block.values, total))
     if len(data) != total:

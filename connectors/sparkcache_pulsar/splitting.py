@@ -1,7 +1,7 @@
-"""Cuts an extent into runs while its bytes arrive, whatever its records look like.
+"""Split an extent of records of any form into runs while its bytes arrive.
 
-Records lie one behind the other, an entry each, and their ids are consecutive. A walk
-knows how they look, and passes over them.
+Records are contiguous, an entry each, and their ids are consecutive. A walk knows the
+form of the records, and steps over them.
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ END = "the end of the data"
 
 
 class Walk(Protocol):
-    """A way over consecutive records, as far as it has got.
+    """A walk over consecutive records, and its progress.
 
     Attributes:
-        entry: Id of the entry whose record comes next.
-        at: Where that record begins.
-        fault: What came instead of it: expected, found.
+        entry: Id of the entry whose record is next.
+        offset: Start of that record.
+        fault: Why the walk stopped at that record: expected, found.
 
     """
 
     entry: int
-    at: int
+    offset: int
     fault: Fault | None
 
     def advance(self, data: Buffer, last: int, room: int) -> bool:
-        """Pass over records up to entry `last`; tell whether it, or a fault, was met.
+        """Walk over records up to entry `last`; return whether it or a fault was met.
 
-        If not, `data` has ended before the record did. `room` is how far, counted like
-        `at`, records may reach once all data has come.
+        If not, `data` ended within a record. `room` is the end, counted like `offset`,
+        that no record may exceed even after all data have arrived.
         """
 
 
 class Splitter:
-    """The state of one pass over an extent: a buffer, and what of it is passed on."""
+    """The state of one pass over an extent: a buffer, and how much of it is passed."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Splitter:
         self._end = extent.offset + extent.size_bytes
         self._buffer = bytearray()
         self._passed = 0
-        self._offset = stream.position  # of the first byte that is not passed on
+        self._offset = stream.position  # of the first byte not passed on
         self._fault: Fault | None = None
 
     def __repr__(self) -> str:
@@ -73,7 +73,7 @@ class Splitter:
     def pass_head(
         self, size_bytes: int, check: Callable[[Buffer], Fault | None]
     ) -> None:
-        """Pass over what stands before the records; `check` may get less of it."""
+        """Skip the head before the records; `check` gets less if the data end."""
         while len(self._buffer) < size_bytes and self._read():
             pass
         self._fault = check(self._buffer)
@@ -87,18 +87,18 @@ class Splitter:
         while walk.fault is None and not self._advance(walk, run):
             if not self._read():
                 walk.fault = f"entry {walk.entry}", END
-        offset, data = self._offset, self._pass(walk.at)
+        offset, data = self._offset, self._pass(walk.offset)
         if walk.fault is None:
             return RawRun(run, offset, data)
         self._fault = walk.fault
-        place = self._ledger.object.uri, self._offset, self._ledger.id
-        loss = Loss(*place, walk.entry, run.last, *walk.fault)
+        location = self._ledger.object.uri, self._offset, self._ledger.id
+        loss = Loss(*location, walk.entry, run.last, *walk.fault)
         return RawRun(run, offset, data, (loss,))
 
-    def behind(self, raw: RawRun) -> RawRun:
-        """Tell of records that follow the last run of the last extent.
+    def with_excess(self, raw: RawRun) -> RawRun:
+        """Add a loss for records that follow the last run of the last extent.
 
-        Whoever said that there are none was wrong, and nobody else would read them.
+        The index is then wrong about the last entry, and nothing else reads them.
         """
         first = raw.run.last + 1
         walk, beyond = self._begin(first), Run(first, LAST_ID)
@@ -106,13 +106,13 @@ class Splitter:
             pass
         if walk.entry == first:
             return raw
-        place = self._ledger.object.uri, self._offset, self._ledger.id
-        expected, found = f"entry {raw.run.last} to be the last", "others behind it"
-        loss = Loss(*place, first, walk.entry - 1, expected, found)
+        location = self._ledger.object.uri, self._offset, self._ledger.id
+        expected, found = f"entry {raw.run.last} to be the last", "entries after it"
+        loss = Loss(*location, first, walk.entry - 1, expected, found)
         return replace(raw, losses=(*raw.losses, loss))
 
     def _advance(self, walk: Walk, run: Run) -> bool:
-        # A view that were still open would keep the buffer from growing.
+        # An open view would keep the buffer from growing.
         with memoryview(self._buffer)[self._passed :] as data:
             return walk.advance(data, run.last, self._end - self._offset)
 
@@ -122,10 +122,10 @@ class Splitter:
         return memoryview(self._buffer)[start : self._passed].toreadonly()
 
     def _read(self) -> bool:
-        if self._passed:  # what was passed on are views of the old buffer
+        if self._passed:  # views of the old buffer were passed on
             self._buffer = self._buffer[self._passed :]
             self._passed = 0
-        left = self._end - self._offset - len(self._buffer)
-        chunk = self._stream.read(min(READ_BYTES, left)) if left > 0 else b""
+        remaining = self._end - self._offset - len(self._buffer)
+        chunk = self._stream.read(min(READ_BYTES, remaining)) if remaining > 0 else b""
         self._buffer += chunk
         return bool(chunk)

@@ -1,7 +1,7 @@
-"""Writes topics as a broker's offloader would, for tests and demos only.
+"""Write topics as a broker's offloader would, for tests and demos only.
 
 Shares no code with the reader, so that one can be checked against the other. Takes
-messages, and returns objects: keys, user metadata and bytes, to be put anywhere.
+messages and returns objects: keys, user metadata and bytes, for any storage.
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ _COMPRESS: Mapping[Codec, Callable[[bytes], bytes]] = {
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What a producer sends.
+    """A message that a producer sends.
 
     Attributes:
         value: None for a tombstone.
         key: Text, or bytes, which are stored as base64.
-        null_key: Whether it is the null key of a key-value schema.
-        compacted_out: Whether compaction has emptied it; in a batch only.
+        null_key: Whether it has the null key of a key-value schema.
+        compacted_out: Whether compaction has emptied it; only in a batch.
 
     """
 
@@ -82,14 +82,14 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What a broker stores: one message, or a batch of them.
+    """An entry that a broker stores: one message, or a batch of messages.
 
     Attributes:
-        messages: One or, in a batch, any number.
-        batched: Whether they are a batch, even of one.
-        broker: Time and index that the broker put in front; None if it did not.
-        extra_metadata: Fields of MessageMetadata to append as they are.
-        seal: What becomes of the payload last; encryption, say.
+        messages: One message or, in a batch, any number.
+        batched: Whether they are a batch, even of one message.
+        broker: Time and index that the broker prepends; None if it does not.
+        extra_metadata: Encoded fields to append to MessageMetadata.
+        seal: Applied to the payload last, such as encryption.
 
     """
 
@@ -118,7 +118,7 @@ class Entry:
         return self._stored(self._metadata(len(payload)), self.codec.compress(payload))
 
     def encode_chunks(self, chunk_bytes: int, uuid_: str) -> list[bytes]:
-        """Return the entries that a producer makes of it, which is no batch."""
+        """Return this single message as the entries of its chunks."""
         value = self.messages[0].value or b""
         payload = self.codec.compress(value)
         count = -(-len(payload) // chunk_bytes)
@@ -158,7 +158,7 @@ class Entry:
             parts += [_property(4, pair) for pair in first.properties]
         if self.replicated_from is not None:
             parts.append(bytes_field(5, self.replicated_from.encode()))
-        if first.key is not None:  # in a batch too, for brokers: that of the first
+        if first.key is not None:  # in a batch too: brokers use the first message's
             parts.append(bytes_field(6, _stored_key(first.key)))
         if self.codec is not Codec.NONE:
             parts.append(varint_field(8, self.codec))
@@ -234,18 +234,18 @@ def varint(value: int) -> bytes:
 
 
 def varint_field(number: int, value: int) -> bytes:
-    """Encode a protobuf field that is a number."""
+    """Encode a numeric protobuf field."""
     return varint(number << 3) + varint(value)
 
 
 def bytes_field(number: int, value: bytes) -> bytes:
-    """Encode a protobuf field that is bytes, a string or a message."""
+    """Encode a protobuf field of bytes, a string or a message."""
     return varint(number << 3 | 2) + varint(len(value)) + value
 
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """An object to put into a bucket."""
+    """An object for a bucket."""
 
     key: str
     metadata: Mapping[str, str]
@@ -266,7 +266,7 @@ def ledger_objects(
     max_block_bytes: int = MAX_BLOCK_BYTES,
     seed: int = 0,
 ) -> tuple[StoredObject, StoredObject]:
-    """Offload a ledger: return its data and its index object."""
+    """Return the data object and the index object of an offloaded ledger."""
     blocks, data = _blocks(entries, max_block_bytes)
     attempt = uuid.uuid5(uuid.NAMESPACE_URL, f"{topic}/{ledger_id}/{seed}")
     key = f"{attempt}-ledger-{ledger_id}"
@@ -287,13 +287,13 @@ def ledger_objects(
 def _blocks(
     entries: Sequence[bytes], max_block_bytes: int
 ) -> tuple[list[tuple[int, int]], bytes]:
-    """Lay entries out in blocks: first entry and offset of each, and all bytes."""
-    left = sum(12 + len(entry) for entry in entries)
+    """Write entries to blocks; return first entry and offset of each, and all bytes."""
+    remaining_bytes = sum(12 + len(entry) for entry in entries)
     blocks: list[tuple[int, int]] = []
     parts: list[bytes] = []
     entry_id = offset = 0
     while entry_id < len(entries):
-        size = min(max_block_bytes, 128 + left)
+        size = min(max_block_bytes, 128 + remaining_bytes)
         parts.append(struct.pack(">Iqqq100x", 0xFBDBABCB, 128, size, entry_id))
         blocks.append((entry_id, offset))
         used = 128
@@ -309,7 +309,7 @@ def _blocks(
             )
         padding = size - used
         parts.append((b"\xfe\xdc\xde\xad" * (padding // 4 + 1))[:padding])
-        left -= used - 128
+        remaining_bytes -= used - 128
         offset += size
     return blocks, b"".join(parts)
 
@@ -357,7 +357,7 @@ def index_object(
 
 
 def values(size_bytes: int, *, seed: int = 0) -> Iterator[bytes]:
-    """Yield values without end, all different, that compress to about half their size.
+    """Yield endless values, all different, that compress to about half their size.
 
     Words of a small vocabulary alternate with random bytes, 2 to 1.
     """
@@ -370,8 +370,8 @@ def values(size_bytes: int, *, seed: int = 0) -> Iterator[bytes]:
         noise = random.integers(0, 256, (count, pieces, 8), np.uint8)
         lines = np.concatenate([noise, words], axis=2).reshape(count, -1)
         data = lines[:, :size_bytes].tobytes()
-        for at in range(0, len(data), size_bytes):
-            yield data[at : at + size_bytes]
+        for start in range(0, len(data), size_bytes):
+            yield data[start : start + size_bytes]
 
 
 def synthetic_entries(
@@ -383,9 +383,9 @@ def synthetic_entries(
     keyed: bool = False,
     seed: int = 0,
 ) -> Iterator[bytes]:
-    """Yield entries whose values have `size_bytes` in all.
+    """Yield entries whose values have `size_bytes` in total.
 
-    Batches hold `batch_bytes` of values each; with 0 no message is in a batch.
+    Each batch has `batch_bytes` of values; with 0 no message is in a batch.
     """
     per_entry = max(1, batch_bytes // value_bytes)
     properties = (("source", "synthetic"),) if keyed else ()
@@ -420,7 +420,7 @@ def synthetic_topic(
     max_block_bytes: int = MAX_BLOCK_BYTES,
     seed: int = 0,
 ) -> Iterator[StoredObject]:
-    """Yield the objects of a topic whose values have `size_bytes` in all."""
+    """Yield the objects of a topic whose values have `size_bytes` in total."""
     for ledger in range(1, ledgers + 1):
         entries = synthetic_entries(
             size_bytes // ledgers,
@@ -435,7 +435,7 @@ def synthetic_topic(
 
 
 def write_directory(directory: Path, objects: Iterable[StoredObject]) -> None:
-    """Write objects as files; user metadata has no place there."""
+    """Write objects as files, without their user metadata."""
     directory.mkdir(parents=True, exist_ok=True)
     for stored in objects:
         (directory / stored.key).write_bytes(stored.data)

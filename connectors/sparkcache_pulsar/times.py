@@ -1,11 +1,11 @@
-"""The time of a block's first message, by which blocks of a time are found.
+"""Read the time of a block's first message, to choose blocks by time.
 
-The time that is meant is the producer's, so it does not always grow from one message to
-the next: clocks differ, and what waited for its broker, or for another cluster's, comes
-late. How much it may fall back is declared.
+This is the publish time of the producer, so it may decrease from one message to the
+next: clocks differ, and a message that waits for its broker, or is replicated, arrives
+late. An option declares how far the time may fall back.
 
-Source: Pulsar's admin finds a message by time in the same way, by halves. Different
-here: it takes times for ordered; we cut off nothing that could be of the time wanted.
+Source: Pulsar's admin also finds a message by time with a binary search. Different
+here: Pulsar assumes that times are ordered; this keeps all blocks that could match.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _PROBE_BYTES = 1 << 16, 1 << 20, 8 << 20  # an entry of 5 MiB is in the last
 
 
 def first_us(storage: Storage, ledger: Ledger, extent: Extent) -> int | None:
-    """Return the time of a block's first message; None if it cannot be told."""
+    """Return the time of a block's first message; None if unknown."""
     if Layout.parse(form_of(ledger)) is not None:
         return None
-    for most_bytes in _PROBE_BYTES:
-        size_bytes = min(most_bytes, extent.size_bytes)
+    for probe_bytes in _PROBE_BYTES:
+        size_bytes = min(probe_bytes, extent.size_bytes)
         stream = storage.open(ledger.object, extent.offset, size_bytes)
         data = bytearray()
         try:

@@ -1,10 +1,11 @@
-"""How transactions ended, as markers in the topic tell.
+"""Find how transactions ended, from the markers in the topic.
 
-A marker comes behind the messages of its transaction, maybe far behind. So what a task
-needs of runs that it does not read lies after them.
+A marker follows the messages of its transaction, maybe much later. So a task may need
+markers from runs after those that it reads.
 
 Source: TopicTransactionBuffer of Apache Pulsar's broker, which delivers nothing from
-the first undecided transaction on. Different here: only what is undecided is held back.
+the first undecided transaction on. Different here: only the messages of undecided
+transactions are left out.
 """
 
 from __future__ import annotations
@@ -22,23 +23,23 @@ if TYPE_CHECKING:
     from sparkcache.model import Loss, RunKey
 
 
-class Behind(Protocol):
-    """The runs behind one; see `SurroundingRuns.after`."""
+class RunsAfter(Protocol):
+    """The runs after a run; see `SurroundingRuns`."""
 
     def __call__(self, key: RunKey) -> Iterator[tuple[RunKey, DecodedRun]]:
-        """Yield them in order, up to the topic's end."""
+        """Yield the runs after `key` in order, up to the topic's end."""
 
 
 class Transactions:
     """The transactions whose end is known.
 
     Args:
-        behind: Yields the runs behind one.
+        runs_after: Yields the runs after a run.
 
     """
 
-    def __init__(self, behind: Behind) -> None:
-        self._behind = behind
+    def __init__(self, runs_after: RunsAfter) -> None:
+        self._runs_after = runs_after
         self._committed: dict[str, bool] = {}
         self._losses: list[Loss] = []
         self._ahead: Iterator[tuple[RunKey, DecodedRun]] | None = None
@@ -48,33 +49,33 @@ class Transactions:
         return f"Transactions({len(self._committed)} ended)"
 
     def learn(self, key: RunKey, run: DecodedRun) -> None:
-        """Note which transactions end in the next run that the task reads."""
+        """Record which transactions end in the next run that the task reads."""
         if _end(key) > self._reached:
-            self._ahead = None  # it has been overtaken, and would hold what it read
-            self._note(key, run)
+            self._ahead = None  # the task has overtaken it; frees the run it holds
+            self._record(key, run)
 
     def state(self, transaction: str, key: RunKey) -> State:
-        """Return how a transaction ended that has a message in the last run learned.
+        """Return how a transaction of a message in the last learned run ended.
 
-        Looks as far ahead as that is told: to the topic's end, if it is not.
+        Reads ahead up to the marker of its end, or to the topic's end.
         """
         while transaction not in self._committed:
             if self._ahead is None:
-                self._ahead = self._behind(key)
+                self._ahead = self._runs_after(key)
             following = next(self._ahead, None)
             if following is None:
                 return State.UNDECIDED
-            self._note(*following)
+            self._record(*following)
         committed = self._committed[transaction]
         return State.COMMITTED if committed else State.ABORTED
 
-    def lost_behind(self, key: RunKey) -> Loss | None:
-        """Return entries behind the beginning of a run that may have told an end."""
+    def loss_after(self, key: RunKey) -> Loss | None:
+        """Return a loss after the start of a run, which may include missing markers."""
         begin = key.ledger.id, key.run.first
-        behind = (loss for loss in self._losses if (loss.ledger, loss.last) >= begin)
-        return next(behind, None)
+        losses = (loss for loss in self._losses if (loss.ledger, loss.last) >= begin)
+        return next(losses, None)
 
-    def _note(self, key: RunKey, run: DecodedRun) -> None:
+    def _record(self, key: RunKey, run: DecodedRun) -> None:
         self._losses += run.losses
         for batch in run.batches:
             if parts.has_columns(batch):

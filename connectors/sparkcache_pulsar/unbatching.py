@@ -1,11 +1,12 @@
-"""Finds the messages in the payloads of entries.
+"""Find the messages in the payloads of entries.
 
-The payload of an entry is one message or, if `num_messages_in_batch` is present, even
-with 1, a batch of them. Every message is a lane of a table of SingleMessageMetadata,
-which is empty for one that is not in a batch and has the entry's metadata instead.
+The payload of an entry is a batch of messages if `num_messages_in_batch` is present,
+even with 1; otherwise it is one message. Every message is a lane of a table of
+SingleMessageMetadata. The lane of a message that is not in a batch is empty, and the
+entry's metadata are used instead.
 
-Source: MessageImpl of Apache Pulsar's client. In a batch the entry's own key, ordering
-key and properties say nothing of its messages: they are copies of the first one's.
+Source: MessageImpl of Apache Pulsar's client. The key, ordering key and properties of a
+batch's entry do not apply to its messages: they are copied from the first message.
 """
 
 from __future__ import annotations
@@ -56,22 +57,22 @@ _PAIR_FIELDS = {_PAIR_KEY: Kind.RANGE, _PAIR_VALUE: Kind.RANGE}
 
 
 MAX_MESSAGES = 1 << 20
-"""The most messages of a batch: more than fit into the 5 MiB that a broker takes."""
+"""Limit for messages in a batch: more than fit into the 5 MiB that a broker accepts."""
 
 
 def find_messages(entries: Entries, payloads: Payloads, faults: Faults) -> Messages:
-    """Find the messages of the payloads; those of unsound entries are left out."""
+    """Find the messages of the payloads, except those of unsound entries."""
     return _Finder(entries, payloads, faults).find()
 
 
 class _Finder:
-    """The rows of a group: first all places, then what they hold.
+    """The rows of a group of entries: first all byte ranges, then their contents.
 
-    `single` tells which rows are not in a batch; their metadata is the entry's.
+    `_single` marks rows that are not in a batch; they have the entry's metadata.
     """
 
     def __init__(self, entries: Entries, payloads: Payloads, faults: Faults) -> None:
-        self._of_entries = entries.metadata
+        self._entry_metadata = entries.metadata
         self._payloads = payloads
         self._faults = faults
         listed = entries.metadata.repeated[entry_fields.BATCH_INDEXES]
@@ -93,37 +94,43 @@ class _Finder:
         self._restore_indexes(counts)
 
     def _walk_batches(self) -> tuple[Ints, Ints]:
-        """Count the messages of each payload; tell where those in batches begin."""
+        """Return message counts per payload, and the starts of messages in batches."""
         buffer = self._payloads.buffer
-        sizes = self._of_entries.numbers[entry_fields.MESSAGES_IN_BATCH]
+        sizes = self._entry_metadata.numbers[entry_fields.MESSAGES_IN_BATCH]
         lanes = self._payloads.lanes
-        ranges = self._of_entries.ranges
+        ranges = self._entry_metadata.ranges
         shared = ranges[entry_fields.PRODUCER_NAME].length.copy()
         shared += ranges[entry_fields.SCHEMA_VERSION].length  # each row has a copy
         counts = np.ones(len(lanes), np.int64)
         chains: list[Ints] = []
-        for at in np.flatnonzero(sizes.present[lanes]).tolist():
-            lane, size = int(lanes[at]), int(sizes.signed[lanes[at]])
-            start, end = int(self._payloads.start[at]), int(self._payloads.end[at])
+        for index in np.flatnonzero(sizes.present[lanes]).tolist():
+            lane, size = int(lanes[index]), int(sizes.signed[lanes[index]])
+            start, end = (
+                int(self._payloads.start[index]),
+                int(self._payloads.end[index]),
+            )
             payload = buffer[start : end + SLACK_BYTES].tobytes()
             starts = message_starts(payload, min(size, MAX_MESSAGES))
             if starts is None or not self._is_count(lane, size, len(starts)):
                 expected = f"a batch of {size} messages in {end - start} bytes"
-                self._faults.add(lane, expected, "a chain of lengths that differs")
+                self._faults.add(lane, expected, "lengths that do not add up to that")
                 starts = []
             elif len(starts) * int(shared[lane]) > codecs.MAX_PAYLOAD_BYTES:
-                expected = f"names for up to {codecs.MAX_PAYLOAD_BYTES} bytes of rows"
+                expected = (
+                    "producer name and schema version of up to "
+                    f"{codecs.MAX_PAYLOAD_BYTES} bytes for all messages of a batch"
+                )
                 found = f"{shared[lane]} bytes for each of {len(starts)} messages"
                 self._faults.add(lane, expected, found)
                 starts = []
-            counts[at] = len(starts)
+            counts[index] = len(starts)
             chains.append(np.array(starts, np.int64) + start)
         return counts, np.concatenate([np.zeros(0, np.int64), *chains])
 
     def _is_count(self, lane: int, size: int, found: int) -> bool:
-        """Tell whether an entry says that it has so many messages.
+        """Return whether an entry states that it has `found` messages.
 
-        A compacted batch may have all of them, or only those that it lists.
+        A compacted batch may have all messages, or only those that it lists.
         """
         return found == size or 0 < found == self._retained[lane]
 
@@ -162,77 +169,88 @@ class _Finder:
             self._inherited(table, SEQUENCE_ID, entry_fields.SEQUENCE_ID),
             self._pairs(self._properties(table)),
         )
-        gone = table.numbers[COMPACTED_OUT].is_true & batched
-        keep = self._faults.sound[self._entry] & ~gone
+        compacted_out = table.numbers[COMPACTED_OUT].is_true & batched
+        keep = self._faults.sound[self._entry] & ~compacted_out
         return messages if keep.all() else select(messages, keep)
 
-    def _range(self, table: Table, field: int, of_entry: int) -> Ranges:
-        """Take a range from the message, or from the entry that is one."""
-        mine, single = table.ranges[field], self._single
+    def _range(self, table: Table, field: int, entry_field: int) -> Ranges:
+        """Take a range from the message, or from its entry if not in a batch."""
+        from_messages, single = table.ranges[field], self._single
         if not single.any():
-            return mine
-        theirs, entry = self._of_entries.ranges[of_entry], self._entry
+            return from_messages
+        from_entries, entry = self._entry_metadata.ranges[entry_field], self._entry
         return Ranges(
-            np.where(single, theirs.start[entry] + self._payloads.shift, mine.start),
-            np.where(single, theirs.length[entry], mine.length),
-            np.where(single, theirs.present[entry], mine.present),
+            np.where(
+                single,
+                from_entries.start[entry] + self._payloads.shift,
+                from_messages.start,
+            ),
+            np.where(single, from_entries.length[entry], from_messages.length),
+            np.where(single, from_entries.present[entry], from_messages.present),
         )
 
-    def _number(self, table: Table, field: int, of_entry: int) -> Numbers:
-        """Take a number from the message, or from the entry that is one."""
-        return self._numbers_where(self._single, table, field, of_entry)
+    def _number(self, table: Table, field: int, entry_field: int) -> Numbers:
+        """Take a number from the message, or from its entry if not in a batch."""
+        return self._numbers_where(self._single, table, field, entry_field)
 
-    def _inherited(self, table: Table, field: int, of_entry: int) -> Numbers:
-        """Take a number from the message, or from its entry if it has none."""
+    def _inherited(self, table: Table, field: int, entry_field: int) -> Numbers:
+        """Take a number from the message, or from its entry if absent there."""
         from_entry = ~table.numbers[field].present
-        return self._numbers_where(from_entry, table, field, of_entry)
+        return self._numbers_where(from_entry, table, field, entry_field)
 
     def _numbers_where(
-        self, from_entry: Bools, table: Table, field: int, of_entry: int
+        self, from_entry: Bools, table: Table, field: int, entry_field: int
     ) -> Numbers:
-        mine, theirs = table.numbers[field], self._of_entries.numbers[of_entry]
+        from_messages, from_entries = (
+            table.numbers[field],
+            self._entry_metadata.numbers[entry_field],
+        )
         if not from_entry.any():
-            return mine
+            return from_messages
         return Numbers(
-            np.where(from_entry, theirs.value[self._entry], mine.value),
-            np.where(from_entry, theirs.present[self._entry], mine.present),
+            np.where(from_entry, from_entries.value[self._entry], from_messages.value),
+            np.where(
+                from_entry, from_entries.present[self._entry], from_messages.present
+            ),
         )
 
     def _properties(self, table: Table) -> Repeated:
-        mine = table.repeated[PROPERTIES]
-        theirs = self._of_entries.repeated[entry_fields.PROPERTIES]
-        if not (len(theirs.lane) and self._single.any()):
-            return mine
-        row_of_entry = np.full(len(self._of_entries.bad), -1)
+        from_messages = table.repeated[PROPERTIES]
+        from_entries = self._entry_metadata.repeated[entry_fields.PROPERTIES]
+        if not (len(from_entries.lane) and self._single.any()):
+            return from_messages
+        row_of_entry = np.full(len(self._entry_metadata.bad), -1)
         rows = np.flatnonzero(self._single)
         row_of_entry[self._entry[rows]] = rows
-        row = row_of_entry[theirs.lane]
-        of_single = row >= 0
-        start = theirs.start[of_single] + self._payloads.shift
-        row, length = row[of_single], theirs.length[of_single]
-        row = np.concatenate([mine.lane, row])
+        row = row_of_entry[from_entries.lane]
+        is_single = row >= 0
+        start = from_entries.start[is_single] + self._payloads.shift
+        row, length = row[is_single], from_entries.length[is_single]
+        row = np.concatenate([from_messages.lane, row])
         order = np.argsort(row, kind="stable")
         return Repeated(
             row[order],
-            np.concatenate([mine.start, start])[order],
-            np.concatenate([mine.length, length])[order],
+            np.concatenate([from_messages.start, start])[order],
+            np.concatenate([from_messages.length, length])[order],
             np.zeros(len(order), np.uint64),
         )
 
-    def _pairs(self, found: Repeated) -> Properties:
+    def _pairs(self, properties: Repeated) -> Properties:
         buffer = self._payloads.buffer
-        table = parse(buffer, found.start, found.start + found.length, _PAIR_FIELDS)
+        table = parse(
+            buffer, properties.start, properties.start + properties.length, _PAIR_FIELDS
+        )
         key, value = table.ranges[_PAIR_KEY], table.ranges[_PAIR_VALUE]
         bad = table.bad | ~key.present | ~value.present
         self._faults.add_all(
-            np.unique(self._entry[found.lane[bad]]),
+            np.unique(self._entry[properties.lane[bad]]),
             "properties, each with key and value",
             "bytes that do not parse as such",
         )
-        return Properties(found.lane, key, value)
+        return Properties(properties.lane, key, value)
 
     def _decode_keys(self, key: Ranges, base64: Bools) -> dict[int, bytes]:
-        """Decode the keys that were given as bytes, and so are stored as base64."""
+        """Decode the keys that producers set as bytes, which are stored as base64."""
         data = self._payloads.buffer.data
         decoded = {}
         for row in np.flatnonzero(base64 & key.present).tolist():
@@ -246,25 +264,30 @@ class _Finder:
         return decoded
 
     def _restore_indexes(self, counts: Ints) -> None:
-        """Give the messages of compacted batches the indexes they had before.
+        """Restore the indexes that messages of compacted batches had originally.
 
-        Such an entry lists the indexes of the messages that it still has.
+        Such an entry lists the original indexes of its remaining messages.
         """
-        listed = self._of_entries.repeated[entry_fields.BATCH_INDEXES]
+        listed = self._entry_metadata.repeated[entry_fields.BATCH_INDEXES]
         if not len(listed.lane):
             return
         lanes = self._payloads.lanes
         compacted = np.zeros(len(self._retained), np.bool_)
         compacted[self._entry[~self._single]] = True
         compacted[lanes] &= counts == self._retained[lanes]
-        of_rows = compacted[listed.lane]
-        index, lane = listed.number.view(np.int64)[of_rows], listed.lane[of_rows]
+        is_compacted = compacted[listed.lane]
+        index, lane = (
+            listed.number.view(np.int64)[is_compacted],
+            listed.lane[is_compacted],
+        )
         self._batch_index[compacted[self._entry]] = index
-        sizes = self._of_entries.numbers[entry_fields.MESSAGES_IN_BATCH].signed[lane]
+        sizes = self._entry_metadata.numbers[entry_fields.MESSAGES_IN_BATCH].signed[
+            lane
+        ]
         wrong = (index < 0) | (index >= sizes) | (sizes > _MAX_INT32)
         wrong[1:] |= (lane[1:] == lane[:-1]) & (index[1:] <= index[:-1])
         self._faults.add_all(
             np.unique(lane[wrong]),
             "compacted_batch_indexes that ascend, below num_messages_in_batch",
-            "others",
+            "other indexes",
         )

@@ -1,8 +1,8 @@
-"""The records of a SequenceFile become frames, which all that decodes begins with.
+"""Convert the records of a SequenceFile to frames, the input of all decoding.
 
-A value that cannot be decompressed, or is no BytesWritable, is a fault of its entry; so
-is a block of which the values are not, for all its entries. Where the next record
-begins is known all the same.
+A value that cannot be decompressed, or is no BytesWritable, is a fault of its entry.
+Values of a block that cannot be decompressed are a fault of all its entries. The start
+of the next record is known in either case.
 
 Source: SequenceFile and BytesWritable in org.apache.hadoop.io.
 """
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from sparkcache.errors import SourceError
 from sparkcache.model import Run
 from sparkcache_pulsar import frames
-from sparkcache_pulsar.codecs import TOO_MUCH, most_of_run
+from sparkcache_pulsar.codecs import RUN_TOO_LARGE, run_limit_bytes
 from sparkcache_pulsar.hadoop_codecs import MAX_BYTES, CodecError
 from sparkcache_pulsar.records import (
     METADATA_KEY,
@@ -47,11 +47,11 @@ class Unfolded:
     """Records as frames, as far as they can be cut out.
 
     Attributes:
-        data: Frames of consecutive entries; empty ones for those with a fault.
-        starts: Where each begins.
-        offsets: Where its record, or block, begins in the object.
-        faults: What is wrong with which of them, counted from the first.
-        end: Where, and what came instead of the next record; None if none is missing.
+        data: Frames of consecutive entries; empty frames for entries with a fault.
+        starts: Start of each frame.
+        offsets: Offset of its record, or block, in the object.
+        faults: The faults of entries, which are counted from the first.
+        end: Offset and fault of the first missing record; None if all are present.
 
     """
 
@@ -63,7 +63,7 @@ class Unfolded:
 
 
 def unfold(layout: Layout, ledger: Ledger, raw: RawRun) -> Unfolded:
-    """Turn the stored records of a run into frames."""
+    """Convert the stored records of a run to frames."""
     unfolding = _Unfolding(layout, raw)
     if layout.kind == BLOCK_COMPRESSED:
         unfolding.add_blocks(Cursor(ledger.object.uri, raw.data, raw.offset))
@@ -75,11 +75,11 @@ def unfold(layout: Layout, ledger: Ledger, raw: RawRun) -> Unfolded:
 def last_entry(
     layout: Layout, ledger: Ledger, extent: Extent, stream: ByteStream
 ) -> int:
-    """Return the last entry that really is in an extent; one before it if none is."""
-    wanted = [Run(extent.first, extent.last)]
+    """Return the last entry that an extent really has; `first - 1` if it has none."""
+    runs = [Run(extent.first, extent.last)]
     if layout.kind != BLOCK_COMPRESSED:
-        wanted = frames.runs(extent, READ_BYTES)
-    for raw in split(layout, ledger, extent, wanted, stream):
+        runs = frames.runs(extent, READ_BYTES)
+    for raw in split(layout, ledger, extent, runs, stream):
         cut = unfold(layout, ledger, raw)
         if cut.end is not None:
             return raw.run.first + len(cut.starts) - 1
@@ -90,14 +90,14 @@ class _Unfolding:
     def __init__(self, layout: Layout, raw: RawRun) -> None:
         self._layout = layout
         self._run = raw.run
-        self._most_bytes = most_of_run(len(raw.data))
+        self._limit_bytes = run_limit_bytes(len(raw.data))
         self._parts: list[bytes | memoryview] = []
         self._size = 0
-        self._found = Unfolded()
+        self._unfolded = Unfolded()
 
     def finish(self) -> Unfolded:
-        self._found.data = b"".join(self._parts)
-        return self._found
+        self._unfolded.data = b"".join(self._parts)
+        return self._unfolded
 
     def add_records(self, raw: RawRun) -> None:
         data = memoryview(raw.data)
@@ -105,8 +105,8 @@ class _Unfolding:
         walk.advance(data, self._run.last, len(data))
         for start, end in walk.values:
             offset = raw.offset + start - RECORD_HEADER_BYTES
-            if self._size > self._most_bytes:
-                self._add_fault(offset, *TOO_MUCH)
+            if self._size > self._limit_bytes:
+                self._add_fault(offset, *RUN_TOO_LARGE)
                 continue
             try:
                 value = self._layout.decompress(data[start:end], MAX_BYTES)
@@ -116,48 +116,48 @@ class _Unfolding:
                 self._add(offset, memoryview(value))
         if walk.entry <= self._run.last:
             fault = walk.fault or (f"entry {walk.entry}", END)
-            self._found.end = raw.offset + walk.at, fault
+            self._unfolded.end = raw.offset + walk.offset, fault
 
     def add_blocks(self, cursor: Cursor) -> None:
         try:
             while self._next <= self._run.last:
                 self._add_block(cursor)
         except SourceError as error:
-            self._found.end = error.offset or 0, (error.expected, error.found)
+            self._unfolded.end = error.offset or 0, (error.expected, error.found)
 
     def _add_block(self, cursor: Cursor) -> None:
         block = read_block(cursor, self._layout)
         keys = block.keys.tolist()
-        # The ledger's metadata stand before the first entry, in the same block or not.
-        passed = 1 if self._next == 0 and keys[0] == METADATA_KEY else 0
-        expected = list(range(self._next, self._next + len(keys) - passed))
-        if keys[passed:] != expected:
-            found = f"{keys[0]} to {keys[-1]}"
+        # The ledger's metadata precede the first entry, in the same block or not.
+        skipped = 1 if self._next == 0 and keys[0] == METADATA_KEY else 0
+        expected = list(range(self._next, self._next + len(keys) - skipped))
+        if keys[skipped:] != expected:
+            found = f"entries {keys[0]} to {keys[-1]}"
             raise cursor.fault(f"a block of entries from {self._next}", found)
-        wanted = expected[: self._run.last + 1 - self._next]
-        if self._size > self._most_bytes:
-            for _ in wanted:
-                self._add_fault(block.offset, *TOO_MUCH)
+        entries = expected[: self._run.last + 1 - self._next]
+        if self._size > self._limit_bytes:
+            for _ in entries:
+                self._add_fault(block.offset, *RUN_TOO_LARGE)
             return
         try:
             values = block_values(block, self._layout)
         except CodecError as error:
             text = self._compressed(len(block.values))
-            for _ in wanted:
+            for _ in entries:
                 self._add_fault(block.offset, text, str(error))
             return
-        for value in values[passed : passed + len(wanted)]:
+        for value in values[skipped : skipped + len(entries)]:
             self._add(block.offset, value)
 
     @property
     def _next(self) -> int:
-        return self._run.first + len(self._found.starts)
+        return self._run.first + len(self._unfolded.starts)
 
     def _compressed(self, size: int) -> str:
         return f"{size} bytes of {self._layout.codec}"
 
     def _add(self, offset: int, value: memoryview) -> None:
-        """Add the frame of an entry, given as BytesWritable writes it."""
+        """Add the frame of an entry, whose `value` is a BytesWritable."""
         length = _LENGTH.unpack_from(value)[0] if len(value) >= _LENGTH.size else -1
         if length != len(value) - _LENGTH.size:
             expected = f"a length and that many bytes, {len(value)} in all"
@@ -166,12 +166,12 @@ class _Unfolding:
         self._append(offset, value[_LENGTH.size :])
 
     def _add_fault(self, offset: int, expected: str, found: str) -> None:
-        self._found.faults[len(self._found.starts)] = expected, found
+        self._unfolded.faults[len(self._unfolded.starts)] = expected, found
         self._append(offset, memoryview(b""))
 
     def _append(self, offset: int, entry: memoryview) -> None:
         header = _FRAME.pack(len(entry), self._next)
-        self._found.starts.append(self._size)
-        self._found.offsets.append(offset)
+        self._unfolded.starts.append(self._size)
+        self._unfolded.offsets.append(offset)
         self._parts += (header, entry)
         self._size += len(header) + len(entry)

@@ -1,10 +1,10 @@
-"""Reads a bucket: which objects have which entries of which ledger.
+"""Read a bucket: which objects have which entries of which ledger.
 
-One listing tells what there is. Whose it is, and where the entries lie, is in index
-objects, so all of them are read, and kept by their identity: they never change.
+One listing finds the objects. Their index objects have the topics and the offsets of
+entries, so all of them are read, and cached by their identity: they never change.
 
 Offloaders write the index last. Data without an index, or with an empty one, is an
-upload that has not been finished, now or ever, and is no part of a topic.
+unfinished upload, and is no part of a topic.
 
 Source: BlobStoreManagedLedgerOffloader of Apache Pulsar.
 """
@@ -45,17 +45,17 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """What one object has of a ledger, as far as it can be read.
+    """The entries of a ledger in one object, as far as they can be read.
 
     Attributes:
-        ledger: The ledger's id; NO_LEDGER if not even that can be known.
-        uuid: Names the attempt at offloading.
-        topic: Whose it is; None if that cannot be known.
-        extents: Where the entries lie; none if its index cannot be read.
-        data: The object they lie in; None if there is none.
+        ledger: The ledger's id; NO_LEDGER if unknown.
+        uuid: Identifies the attempt at offloading.
+        topic: The ledger's topic; None if unknown.
+        extents: Where the entries are stored; empty if the index cannot be read.
+        data: The object that stores them; None if it does not exist.
         form: How its records are stored; see `forms`.
-        is_piece: Whether the ledger may go on in other objects.
-        ends_here: Whether it is known that the last of these entries is there.
+        is_piece: Whether other objects may have more entries of the ledger.
+        ends_here: Whether the last of these entries is known to be stored.
         fault: Why entries cannot be read from it.
 
     """
@@ -73,7 +73,7 @@ class Upload:
 
 @dataclass(frozen=True, slots=True)
 class _Indexed:
-    """What an index says: the uploads it tells of, and how long their data are."""
+    """The contents of an index: its uploads, and the length of their data."""
 
     uploads: tuple[Upload, ...]
     data_bytes: int
@@ -87,7 +87,7 @@ _indexes_lock = Lock()
 
 
 def read_uploads(storage: Storage) -> list[Upload]:
-    """List the bucket, read its indexes; return the uploads in the order of ledgers."""
+    """List the bucket and read its indexes; return the uploads in order of ledgers."""
     data: dict[AnyKey, ObjectId] = {}
     indexes: dict[AnyKey, ObjectId] = {}
     for object_id in steps(storage.list(), f"Listing {storage.root}", "objects"):
@@ -106,13 +106,13 @@ def read_uploads(storage: Storage) -> list[Upload]:
         return _read_upload(storage, key, indexes[key], data.get(key))
 
     with ThreadPoolExecutor(_READERS, "pulsar-index") as readers:
-        found = steps(
+        groups = steps(
             readers.map(read, indexes),
             f"Reading indexes in {storage.root}",
             "indexes",
             len(indexes),
         )
-        uploads = [upload for group in found for upload in group]
+        uploads = [upload for group in groups for upload in group]
     return sorted(uploads, key=lambda upload: (upload.ledger, upload.uuid))
 
 
@@ -126,7 +126,7 @@ def _read_upload(
         try:
             stored = storage.get(index_id.uri)
             metadata = {name.lower(): text for name, text in stored.metadata.items()}
-            topic = names.of_managed_ledger(metadata.get(TOPIC_KEY, ""))
+            topic = names.topic_of_managed_ledger(metadata.get(TOPIC_KEY, ""))
             _check_version(index_id.uri, metadata)
             if isinstance(key, Key):
                 indexed = _read_index(key, topic, stored)
@@ -143,17 +143,17 @@ def _read_upload(
 
 def _read_index(key: Key, topic: str | None, stored: StoredObject) -> _Indexed:
     index = parse_index(stored.id.uri, stored.data)
-    named = names.of_managed_ledger(index.managed_ledger or "")
+    named = names.topic_of_managed_ledger(index.managed_ledger or "")
     if named and topic and named != topic:
         raise SourceError(
             stored.id.uri,
             offset=METADATA_OFFSET,
             expected=f"a ledger of {topic}, as {TOPIC_KEY} says",
-            found=f"one of {named}",
+            found=f"a ledger of {named}",
         )
     topic = named or topic
     if topic is None:
-        _log.warning("%s does not say whose ledger it is: left out", stored.id.uri)
+        _log.warning("%s does not name the ledger's topic: left out", stored.id.uri)
     upload = Upload(key.ledger, key.uuid, topic, index.extents)
     return _Indexed((upload,), index.data_bytes)
 
@@ -178,11 +178,11 @@ def _read_segment(key: SegmentKey, topic: str | None, stored: StoredObject) -> _
 def _read_file(
     storage: Storage, key: FileKey, index_id: ObjectId, data: ObjectId | None
 ) -> Sequence[Upload]:
-    """Read an index of the file system offloader, and the beginning of the data."""
+    """Read an index of the file system offloader, and the start of its data."""
     topic = key.topic()
     if data is None:
         uri = f"{storage.root}/{key}"
-        fault = SourceError(uri, expected="data of its index", found="no such object")
+        fault = SourceError(uri, expected="the index's data", found="no such object")
         return [Upload(key.ledger, key.uuid, topic, fault=fault)]
     with _indexes_lock:
         indexed = _indexes.get((index_id, data))
@@ -194,10 +194,10 @@ def _read_file(
         if file is None:
             _log_unfinished(storage, key)
             return []
-        named = names.of_managed_ledger(file.managed_ledger or "")
+        named = names.topic_of_managed_ledger(file.managed_ledger or "")
         if named and topic and named != topic:
             expected = f"a ledger of {topic}, as the folder is named"
-            found = f"one of {named}"
+            found = f"a ledger of {named}"
             fault = SourceError(data.uri, offset=0, expected=expected, found=found)
             return [Upload(key.ledger, key.uuid, topic, data=data, fault=fault)]
         topic = named or topic
@@ -231,7 +231,7 @@ def _check_version(uri: str, metadata: Mapping[str, str]) -> None:
 
 
 def _mismatch(uri: str, size_bytes: int, data: ObjectId | None) -> SourceError | None:
-    """Say what is wrong with the data object that an index belongs to."""
+    """Return the fault of an index's data object; None if it has the right size."""
     if data is None:
         return SourceError(
             uri,

@@ -1,4 +1,4 @@
-"""The columns that values become: bytes, or what their schema says."""
+"""Decode values into columns: as bytes, or by their schema."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ if TYPE_CHECKING:
 CORRUPT = "__corruptValue"
 
 AT_ONCE_BYTES = 8 << 20
-"""What is decoded at once. Values can be Python objects for a while, which take many
-times the room, and an entry can unfold to more than memory has for that.
+"""How many bytes of values to decode at once. Values may become Python objects for a
+while, which take many times the memory, and a whole entry could exceed the memory.
 """
 
-_AS_THEY_ARE = Decoding(Spec("BYTES"), Mode.FAILFAST)
+_PLAIN_BYTES = Decoding(Spec("BYTES"), Mode.FAILFAST)
 
 
 @lru_cache(maxsize=64)
 def values(decoding: str) -> Values:
-    """Return the columns of a ledger's decoding; raises ConfigError."""
-    return Values(Decoding.from_text(decoding) if decoding else _AS_THEY_ARE)
+    """Return the value columns of a ledger's decoding; raises ConfigError."""
+    return Values(Decoding.from_text(decoding) if decoding else _PLAIN_BYTES)
 
 
 class Values:
-    """Makes the columns of values.
+    """The decoder of value columns.
 
-    Where a value does not decode, FAILFAST gives up its entry; PERMISSIVE makes it null
-    and keeps its bytes in a column of their own.
+    If a value does not decode, FAILFAST drops its entry as lost; PERMISSIVE makes the
+    value null and keeps its bytes in a separate column.
 
     Attributes:
-        fields: Of the columns.
+        fields: The fields of the columns.
 
     """
 
@@ -59,23 +59,25 @@ class Values:
     def __repr__(self) -> str:
         return f"Values({self._spec.type}, {self._decoder.type})"
 
-    def of(self, messages: Messages, faults: Faults) -> tuple[Messages, list[pa.Array]]:
-        """Return the columns of messages, and the messages that are left."""
+    def message_columns(
+        self, messages: Messages, faults: Faults
+    ) -> tuple[Messages, list[pa.Array]]:
+        """Return the remaining messages, and their value columns."""
         payloads = arrays.binary(messages.buffer, messages.value)
         decoded = self._decode(messages, payloads)
-        found = [decoded.array]
+        value_columns = [decoded.array]
         if self._is_permissive:
-            found.append(_corrupt(payloads, decoded.faults))
+            value_columns.append(_corrupt(payloads, decoded.faults))
         elif decoded.faults:
-            for row, what in sorted(decoded.faults.items()):
-                faults.add(int(messages.entry[row]), self._decoder.expected, what)
+            for row, fault in sorted(decoded.faults.items()):
+                faults.add(int(messages.entry[row]), self._decoder.expected, fault)
             keep = faults.sound[messages.entry]
             messages = select(messages, keep)
-            found = [one.filter(pa.array(keep)) for one in found]
-        return messages, found
+            value_columns = [array.filter(pa.array(keep)) for array in value_columns]
+        return messages, value_columns
 
-    def of_payload(self, payload: bytes, key: pa.Array) -> list[pa.Array]:
-        """Return the columns of one value; raises DamagedMessageError."""
+    def payload_columns(self, payload: bytes, key: pa.Array) -> list[pa.Array]:
+        """Return the value columns of one payload; raises DamagedMessageError."""
         payloads = pa.array([payload], pa.binary())
         decoded = self._decode_part(
             payloads, key if self._spec.encoding == SEPARATED else None
@@ -87,20 +89,20 @@ class Values:
         return [decoded.array]
 
     def _decode(self, messages: Messages, payloads: pa.Array) -> Decoded:
-        """Decode payloads, those of a very large entry by and by."""
+        """Decode payloads; those of a very large entry in several parts."""
         keys = columns.keys(messages) if self._spec.encoding == SEPARATED else None
-        reached = np.cumsum(messages.value.length) // AT_ONCE_BYTES
-        starts = np.flatnonzero(np.diff(reached)) + 1
+        part_number = np.cumsum(messages.value.length) // AT_ONCE_BYTES
+        starts = np.flatnonzero(np.diff(part_number)) + 1
         if not len(starts):
             return self._decode_part(payloads, keys)
         parts: list[pa.Array] = []
         faults: dict[int, str] = {}
         for rows in np.split(np.arange(len(payloads)), starts):
-            taken = pa.array(rows)
-            some_keys = None if keys is None else keys.take(taken)
-            part = self._decode_part(payloads.take(taken), some_keys)
+            indices = pa.array(rows)
+            part_keys = None if keys is None else keys.take(indices)
+            part = self._decode_part(payloads.take(indices), part_keys)
             parts.append(part.array)
-            faults |= {int(rows[row]): what for row, what in part.faults.items()}
+            faults |= {int(rows[row]): fault for row, fault in part.faults.items()}
         return Decoded(pa.concat_arrays(parts), faults)
 
     def _decode_part(self, payloads: pa.Array, keys: pa.Array | None) -> Decoded:
@@ -110,10 +112,10 @@ class Values:
 
 
 def _corrupt(payloads: pa.Array, faults: dict[int, str]) -> pa.Array:
-    """Return the payloads at fault. Where the fault is a key's there may be none."""
+    """Return the payloads with faults; empty if a key has the fault without payload."""
     if not faults:
         return pa.nulls(len(payloads), pa.binary())
-    at_fault = np.zeros(len(payloads), np.bool_)
-    at_fault[list(faults)] = True
-    kept = payloads.fill_null(b"")
-    return kept.take(pa.array(np.arange(len(payloads)), mask=~at_fault))
+    has_fault = np.zeros(len(payloads), np.bool_)
+    has_fault[list(faults)] = True
+    filled = payloads.fill_null(b"")
+    return filled.take(pa.array(np.arange(len(payloads)), mask=~has_fault))

@@ -72,7 +72,7 @@ class SparkCacheSource(DataSource):
         """Return a reader of the columns in `schema`: all, or those the user named."""
         self._scan.check_is_batch()
         columns = _checked_columns(self._scan, schema)
-        with planner_progress.reporting_to(self.progress_directory):
+        with planner_progress.reporting_through(self.progress_directory):
             reader = TaskReader(self._scan, columns, self.installed)
             return _Reader(self._scan, self._config, reader)
 

@@ -275,7 +275,7 @@ def node_of_a_million(directory: str) -> Iterator[tuple[Address, int]]:
 
 def serve(listener: Any) -> None:
     """Be that node."""
-    server_module._most_runs = lambda: 2 * MILLION
+    server_module._max_runs = lambda: 2 * MILLION
     loop = asyncio.new_event_loop()
     server = server_module._Server(loop, listener, LONG)
     server.service._store.close_fd = lambda _: None

@@ -114,7 +114,7 @@ def test_batches_end_within_messages_and_transactions(of_parts: Stream) -> None:
 def test_a_stream_does_not_pass_over_what_is_undecided(of_parts: Stream) -> None:
     """It fails until the end of the transaction is there, then goes on."""
     with pytest.raises(
-        StreamingQueryException, match="none in any ledger that is here yet"
+        StreamingQueryException, match="no end in any ledger offloaded so far"
     ):
         of_parts.run(**CUTS)
     marker = Entry((Message(),), batched=False, txn=(9, 9), marker=COMMIT).encode()

@@ -71,7 +71,7 @@ def test_offsets_of_each(spark: SparkSession, several: Topic) -> None:
 
 
 def test_an_unknown_one_is_told(spark: SparkSession, several: Topic) -> None:
-    with pytest.raises(Exception, match="no offloaded ledger of it"):
+    with pytest.raises(Exception, match="no offloaded ledger matches"):
         several.load(spark, topic="pizzas").count()
 
 

@@ -3,7 +3,7 @@
 Spark plans a query in a process of its own, which has no terminal:
 
     user's process    listen_once()            a thread draws the planners' progress
-    planner           reporting_to(directory)  sends it to the socket in the directory
+    planner           reporting_through(directory)  sends it to the socket in the directory
 
 Each planner has one connection, each step is one packet. A planner never waits for the
 user's process: it stops reporting at the first packet that cannot be sent at once.
@@ -24,8 +24,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from sparkcache import progress
-from sparkcache.progress import Step
+from sparkcache.progress import Step, reporting_to
 from sparkcache.source.driver.progress_bar import ProgressBar, can_draw
 
 if TYPE_CHECKING:
@@ -49,11 +48,11 @@ def listen_once() -> str | None:
     return _listening() if can_draw() else None
 
 
-def reporting_to(directory: str | None) -> AbstractContextManager[None]:
+def reporting_through(directory: str | None) -> AbstractContextManager[None]:
     """Report this thread's progress within the block to the user's process."""
     if directory is None:
         return nullcontext()
-    return progress.reporting_to(lambda: _Sender(directory))
+    return reporting_to(lambda: _Sender(directory))
 
 
 @cache

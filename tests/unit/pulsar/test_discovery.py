@@ -261,14 +261,14 @@ def test_an_unknown_topic() -> None:
         topic = f"persistent://shop/eu/topic-{ledger}"
         store(ENTRIES, topic=topic, ledger=ledger, storage=storage)
     with pytest.raises(
-        ConfigError, match=r"there is .*topic-\d+.* and 20 more"
+        ConfigError, match=r"found topics .*topic-\d+.* and 20 more"
     ) as error:
         discover(storage, "persistent://shop/eu/topic-99")
     assert str(error.value).count("persistent://shop/eu/topic-") == 11
 
 
 def test_an_empty_bucket() -> None:
-    with pytest.raises(ConfigError, match="there is none at all"):
+    with pytest.raises(ConfigError, match="found no topics"):
         discover(MemoryStorage())
 
 
@@ -279,7 +279,9 @@ def test_an_index_and_its_user_metadata_that_name_two_topics() -> None:
     put(storage, data)
     metadata = {**index.metadata, "managedledgername": "shop/eu/persistent/returns"}
     storage.put(index.key, index.data, metadata)
-    with pytest.raises(SourceError, match=f"a ledger of {OTHER}, .* one of {TOPIC}"):
+    with pytest.raises(
+        SourceError, match=f"a ledger of {OTHER}, .* a ledger of {TOPIC}"
+    ):
         discover(storage, OTHER)
 
 

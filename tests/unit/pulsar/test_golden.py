@@ -213,7 +213,7 @@ def test_our_writer_makes_what_the_broker_does(name: str) -> None:
             for raw in connector.split(found.ledger, extent, runs, stream):
                 walk = Walk(raw.run.first)
                 walk.advance(raw.data, raw.run.last, len(raw.data))
-                bounds = zip(walk.starts, [*walk.starts[1:], walk.at], strict=True)
+                bounds = zip(walk.starts, [*walk.starts[1:], walk.offset], strict=True)
                 entries += (bytes(raw.data[at + 12 : end]) for at, end in bounds)
         block_bytes = found.extents[0].size_bytes
         data, _ = ledger_objects(topic, 1, entries, max_block_bytes=block_bytes)

@@ -168,9 +168,7 @@ def test_another_one_is_taken_where_that_is_not_whole(
     storage.remove(f"{named}-ledger-5-index")
     options = naming(named)
     assert chosen(storage, options) == min(others)
-    assert (
-        f"its upload {named}, which the manifest names, cannot be read" in caplog.text
-    )
+    assert f"the manifest names upload {named}, which cannot be read" in caplog.text
 
 
 def test_without_a_manifest_any_that_is_whole_is_taken() -> None:

@@ -175,7 +175,7 @@ def test_an_index_whose_header_runs_on_is_not_empty() -> None:
     header = index_file([])
     swallowing = header[:-20] + struct.pack(">i", 1) + bytes([9]) + bytes(11)
     storage = store_files(MemoryStorage(), (DATA, swallowing + bytes(15)))
-    with pytest.raises(SourceError, match="places behind a header"):
+    with pytest.raises(SourceError, match="offsets after a header"):
         discover(CONNECTOR, storage, TOPIC, {})
 
 

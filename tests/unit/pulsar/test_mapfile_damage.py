@@ -40,7 +40,7 @@ START = len(Format("record").header())
         pytest.param(b"?" * 999, INDEX, "a SequenceFile", id="no data"),
         pytest.param(b"", INDEX, "a header", id="empty data"),
         pytest.param(DATA[:300], INDEX, "a value of up to", id="data cut early"),
-        pytest.param(DATA[:600], INDEX, "ascending places", id="data cut"),
+        pytest.param(DATA[:600], INDEX, "ascending offsets", id="data cut"),
         pytest.param(
             map_file(
                 ENTRIES,
@@ -48,13 +48,13 @@ START = len(Format("record").header())
                 metadata=ledger_metadata("persistent://shop/eu/returns", ENTRIES),
             )[0],
             INDEX,
-            "expected a ledger of .*orders, .* found one of .*returns",
+            "expected a ledger of .*orders, .* found a ledger of .*returns",
             id="whose it is",
         ),
         pytest.param(
             DATA,
             index_file([(0, START)]),
-            "a first place of record -1",
+            "record -1 as the first indexed record",
             id="first place",
         ),
         pytest.param(
@@ -136,7 +136,7 @@ PLAIN, EACH = Format("records"), Format("record")
 @pytest.mark.parametrize(
     ("format_", "at", "new", "lost", "found"),
     [
-        pytest.param(PLAIN, 0, b"\x7f", range(5, 20), "one of", id="too long"),
+        pytest.param(PLAIN, 0, b"\x7f", range(5, 20), "a record of", id="too long"),
         pytest.param(PLAIN, 0, b"\xff" * 4, range(5, 20), "", id="a sync marker"),
         pytest.param(PLAIN, 0, b"\x80", range(5, 20), "of -2147", id="negative"),
         pytest.param(PLAIN, 0, b"\0\0\0\7", range(5, 20), "of 7 bytes", id="short"),
@@ -205,7 +205,7 @@ def test_blocks_that_are_not_the_next_ones() -> None:
     assert values == VALUES[:3]
     assert [(loss.first, loss.last) for loss in losses] == [(3, 19)]
     assert losses[0].expected == "a block of entries from 3"
-    assert losses[0].found == "7 to 10"
+    assert losses[0].found == "entries 7 to 10"
 
 
 @pytest.mark.parametrize("format_", FORMATS, ids=str)

@@ -132,5 +132,5 @@ def test_names_of_files(text: str, key: FileKey | None, topic: str | None) -> No
 def test_a_placed_topic_gives_its_name_back(name: str, root: str) -> None:
     topic = f"persistent://t/n/{name}"
     if "#persistent://" not in name:
-        assert names.without_place(qualified_topic(topic, root)) == topic
+        assert names.without_root(qualified_topic(topic, root)) == topic
         assert names.namespace(qualified_topic(topic, root)) == "t/n"

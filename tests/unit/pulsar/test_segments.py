@@ -67,14 +67,14 @@ def changed(at: int, format_: str, value: int) -> bytes:
         ),
         pytest.param(changed(AT_6 + 12, ">i", -1), AT_6, "-1 bytes of info", id="info"),
         pytest.param(
-            changed(AT_6 + 12, ">i", 2**31 - 1), AT_6, "bytes are left", id="long info"
+            changed(AT_6 + 12, ">i", 2**31 - 1), AT_6, "bytes remain", id="long info"
         ),
         pytest.param(
             changed(AT_6 + 16, ">I", 0xFFFFFFFF), AT_6 + 16, "ledger info", id="no info"
         ),
-        pytest.param(GOOD[:-1], AT_5, "bytes are left", id="cut in a block"),
-        pytest.param(GOOD[: AT_5 + 5], AT_5, "0 bytes are left", id="cut in a ledger"),
-        pytest.param(GOOD + b"x", len(GOOD), "0 bytes are left", id="longer"),
+        pytest.param(GOOD[:-1], AT_5, "bytes remain", id="cut in a block"),
+        pytest.param(GOOD[: AT_5 + 5], AT_5, "0 bytes remain", id="cut in a ledger"),
+        pytest.param(GOOD + b"x", len(GOOD), "0 bytes remain", id="longer"),
         pytest.param(changed(8, ">q", 2000), 24, "ascending", id="no room at the end"),
         pytest.param(changed(8, ">q", -1), 24, "ascending", id="negative length"),
         pytest.param(

@@ -61,7 +61,7 @@ def test_headers(format_: Format, layout: Layout) -> None:
     data = format_.header()
     cursor = Cursor("u", data + b"behind")
     assert read_header(cursor, BYTES) == layout
-    assert cursor.left == len(b"behind")
+    assert cursor.remaining == len(b"behind")
     assert Layout.parse(str(layout)) == layout
 
 
@@ -87,7 +87,7 @@ def replaced(old: bytes, new: bytes) -> bytes:
         pytest.param(replaced(b"LongW", b"IntgW"), "keys of .*LongWritable", id="keys"),
         pytest.param(replaced(b"Bytes", b"Texts"), "values of .*Bytes", id="values"),
         pytest.param(replaced(b"Default", b"Unknown"), "a known codec", id="codec"),
-        pytest.param(replaced(b"\1\1", b"\0\1"), "not compressed", id="flags"),
+        pytest.param(replaced(b"\1\1", b"\0\1"), "uncompressed records", id="flags"),
         pytest.param(HEADER[:60], "the class of values of up to", id="cut in a name"),
         pytest.param(
             HEADER[:-1], "a sync marker of up to 15 bytes", id="cut at the end"

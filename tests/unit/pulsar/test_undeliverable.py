@@ -54,14 +54,14 @@ PLAIN = single(Message(b"x"), checksum=False).encode()
         ),
         pytest.param(
             odd(b"x", varint_field(8, 1)),
-            "bytes of LZ4 that become 1",
+            "bytes of LZ4 that decompress to 1",
             id="not compressed at all",
         ),
         pytest.param(
             single(
                 Message(b"xyz"), codec=Codec.ZSTD, extra_metadata=varint_field(9, 2)
             ).encode(),
-            "bytes of ZSTD that become 2",
+            "bytes of ZSTD that decompress to 2",
             id="uncompressed size",
         ),
         pytest.param(
@@ -98,12 +98,12 @@ PLAIN = single(Message(b"x"), checksum=False).encode()
         ),
         pytest.param(
             batch(*[Message()] * 3000, producer_name="p" * 50_000).encode(),
-            "bytes of rows, found 50000 bytes for each of 3000 messages",
+            "messages of a batch, found 50000 bytes for each of 3000 messages",
             id="a name that would be much more than all stored bytes",
         ),
         pytest.param(
             odd(b"no batch", varint_field(11, 1)),
-            "a chain of lengths that differs",
+            "lengths that do not add up to that",
             id="no batch",
         ),
         pytest.param(

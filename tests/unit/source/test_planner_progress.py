@@ -15,7 +15,7 @@ import pytest
 
 from sparkcache.progress import Step, reporting_to, steps
 from sparkcache.source.driver import planner_progress
-from sparkcache.source.driver.planner_progress import Listener, reporting_to
+from sparkcache.source.driver.planner_progress import Listener, reporting_through
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -150,7 +150,7 @@ def test_a_planner_reports_to_another_process(tmp_path: Path, folder: str) -> No
     directory, screen = tmp_path / folder, Screen()
     directory.mkdir()
     with listening(str(directory), screen):
-        with reporting_to(str(directory)):
+        with reporting_through(str(directory)):
             list(steps(range(3), "Listing s3://b", "objects"))
             list(steps(range(2), "Reading", "indexes", 2))
         assert screen.is_closed.wait(GRACE_S)
@@ -179,11 +179,11 @@ def test_a_planner_is_shown_after_one_that_sent_nonsense(tmp_path: Path) -> None
 
 @pytest.mark.usefixtures("quick")
 def test_a_user_who_has_gone_or_does_not_look_harms_no_planner(tmp_path: Path) -> None:
-    with reporting_to(str(tmp_path)), reporting_to(str(tmp_path / "nowhere")):
+    with reporting_through(str(tmp_path)), reporting_through(str(tmp_path / "nowhere")):
         assert list(steps(range(3), "Listing", "objects")) == [0, 1, 2]
     unheard = Listener(str(tmp_path), Screen())  # no serve(): its buffer fills
     try:
-        with reporting_to(str(tmp_path)):
+        with reporting_through(str(tmp_path)):
             assert sum(1 for _ in steps(range(5000), "Listing", "objects")) == 5000
     finally:
         unheard.close()

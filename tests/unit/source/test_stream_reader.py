@@ -367,5 +367,5 @@ def test_an_option_of_batches_fails_at_each_call_of_a_stream(world: World) -> No
 
 
 def test_a_topic_that_there_is_not(world: World) -> None:
-    with pytest.raises(ConfigError, match="no offloaded ledger of it"):
+    with pytest.raises(ConfigError, match="no offloaded ledger matches"):
         world.reader().initialOffset()
