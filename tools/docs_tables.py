@@ -14,11 +14,14 @@ import json
 import re
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sparkcache.config import CacheConfig, option_name
 from sparkcache.metric_names import GAUGES, HISTOGRAMS, NAMES
 from sparkcache.metrics import Metrics
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -411,7 +414,7 @@ def _result(name: str) -> dict[str, Any]:
     return result
 
 
-def _table(heads: Any, rows: Any) -> str:
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Return a table, with empty lines around it."""
     lines = [heads, ["---"] * len(heads), *rows]
     texts = ["| " + " | ".join(line) + " |" for line in lines]
