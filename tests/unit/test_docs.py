@@ -127,9 +127,7 @@ def test_python_runs(
     block = block.replace(
         "file:/etc/schemas/orders.json", f"file:{tmp_path}/schema.json"
     )
-    monkeypatch.setattr(
-        sparkcache, "plan", lambda *frames: nullcontext(), raising=False
-    )
+    monkeypatch.setattr(sparkcache, "plan", lambda *_: nullcontext(), raising=False)
     installed: list[CacheConfig] = []
     for name in ("configure", "install", "stats"):
         monkeypatch.setattr(sparkcache, name, MagicMock(), raising=False)
