@@ -59,7 +59,8 @@ lint: venv
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# A warning is an error. What the pages show of the code is imported from the checkout.
+# A warning is an error, unless --quiet hides it. What the pages show of the code is
+# imported from the checkout.
 docs: venv
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 

@@ -405,6 +405,20 @@ def test_metrics_to_look_at_are_metrics() -> None:
     assert set(re.findall(r"`(\w+)`", table)) - {"maxBytes"} <= NAMES.keys()
 
 
+def test_ratios_in_sizing_are_those_of_the_results() -> None:
+    text = read("tests/benchmarks/results/policies.json")
+    of = json.loads(text)["result"]
+    engines = section("docs/operations/sizing.md", "Which engine")
+    row = next(line for line in engines.splitlines() if "the oracle's" in line)
+    ratios = [
+        tuple(round(of[f"{name}_over_min_{which}"], 2) for which in ("mean", "worst"))
+        for name in ("next_read", "ring", "lists")
+    ]
+    found = re.findall(r"([\d.]+) \(([\d.]+)\)", row)
+    assert [(float(mean), float(worst)) for mean, worst in found] == ratios
+    assert f"FIFO does ({of['fifo_over_min_mean']:.2f})" in engines
+
+
 # Columns
 
 
