@@ -1,6 +1,7 @@
 # make demo         three consumers of one topic in S3, without and with the cache
 # make test         all checks: lint, types, import contracts, tests
-# make venv         the environment in .venv, with the versions of constraints.txt
+# make docs         the documentation in site/, from docs/ and the code
+# make venv         the environment in .venv, with the versions in constraints.txt
 #
 # make test-spark SPARK=4.0   the Spark tests on another Spark: 4.0, 4.1, 4.2 or 4.3
 # make test-lowest            all tests on the lowest versions that pyproject.toml declares
@@ -22,7 +23,7 @@ PYTEST := -m pytest -m "not long" -n 3 --dist loadfile --no-loadscope-reorder
 EXTRAS := avro,delta,demo,encryption,protobuf
 comma := ,
 
-.PHONY: venv demo test lint test-spark test-lowest test-newest test-package test-long constraints clean python java
+.PHONY: venv demo test lint docs test-spark test-lowest test-newest test-package test-long constraints clean python java
 venv: $(STAMP)
 
 $(STAMP): pyproject.toml constraints.txt | python
@@ -57,6 +58,11 @@ lint: venv
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# A warning is an error, unless --quiet hides it. What the pages show of the code is
+# imported from the checkout.
+docs: venv
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # Each target creates a new environment for itself.
 SPARK ?= 4.2
@@ -99,4 +105,4 @@ java:
 	"or set JAVA_HOME" >&2; exit 1; }
 
 clean:
-	rm -rf .venv .venv-* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf site .venv .venv-* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

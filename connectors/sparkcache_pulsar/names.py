@@ -73,7 +73,7 @@ def partitions_of(topic: str, topics: Iterable[str]) -> list[str]:
 
 
 def without_root(placed_topic: str) -> str:
-    """Return the topic's full name from a result of `sparkcache.model.qualified_topic`."""
+    """Return the full name of a topic from its qualified name."""
     _, _, rest = placed_topic.rpartition("#" + DOMAIN)
     return DOMAIN + rest
 

@@ -119,7 +119,7 @@ def is_of(topic: str, name: str) -> bool:
 
 
 def without_queue(placed_topic: str) -> str:
-    """Return cluster and topic of a queue that `sparkcache.model.qualified_topic` has named."""
+    """Return cluster and topic of a queue from its qualified name."""
     *cluster, _, topic, _ = placed_topic.rpartition("#")[2].split("/")
     return "/".join([*cluster, topic])
 

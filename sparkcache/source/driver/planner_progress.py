@@ -2,8 +2,8 @@
 
 Spark plans a query in a process of its own, which has no terminal:
 
-    user's process    listen_once()            a thread draws the planners' progress
-    planner           reporting_through(directory)  sends it to the socket in the directory
+    user's process    listen_once()           a thread draws the planners' progress
+    planner           reporting_through(...)  sends it to a socket in that directory
 
 Each planner has one connection, each step is one packet. A planner never waits for the
 user's process: it stops reporting at the first packet that cannot be sent at once.

@@ -1,0 +1,456 @@
+"""Tables and pictures of the documentation that come from the code and from results.
+
+    python tools/docs_tables.py
+
+writes them into the pages, between `<!-- generated: NAME -->` and `<!-- end -->`.
+MkDocs runs this module as a hook, so the site always has the present ones. A test keeps
+the pages equal.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sparkcache.config import CacheConfig, option_name
+from sparkcache.metric_names import GAUGES, HISTOGRAMS, NAMES
+from sparkcache.metrics import Metrics
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+RESULTS = ROOT / "tests" / "benchmarks" / "results"
+PICTURE = DOCS / "policies.svg"
+
+_SECTION = re.compile(r"<!-- generated: ([\w-]+) -->\n(.*?)<!-- end -->", re.DOTALL)
+_POLICIES = {
+    "next-read": "next_read",
+    "LRC": "lrc",
+    "MRD": "mrd",
+    "ring, `copyEntries=false`": "lists",
+    "expected-reads (PIP-430)": "pip430",
+    "ring": "ring",
+    "FIFO": "fifo",
+    "LRU": "lru",
+    "S3-FIFO": "s3fifo",
+    "ARC": "arc",
+    "W-TinyLFU": "wtinylfu",
+    "SIEVE": "sieve",
+}
+
+
+def settings() -> str:
+    """Return the table of all settings, from `CacheConfig`."""
+    names = {option_name(spec) for spec in fields(CacheConfig)}
+    conf = CacheConfig().to_conf()
+    rows = []
+    for spec in fields(CacheConfig):
+        name = option_name(spec)
+        default = conf["spark.sparkcache." + name]
+        rows.append(
+            (
+                f"`{name}`",
+                f"`{default}`" if default else "",
+                "scan" if spec.metadata["scan"] else "node",
+                f"`{spec.name}`",
+                _quoted(spec.metadata["doc"].removesuffix(" (scan)"), names),
+            )
+        )
+    return _table(("setting", "default", "scope", "field", "meaning"), rows)
+
+
+def metrics() -> str:
+    """Return the table of all metrics, from `NAMES` and what `Metrics` says of them."""
+    meanings = _meanings()
+    rows = [
+        (
+            f"`{field}`",
+            f"`{name}`",
+            _kind(field),
+            _quoted(meanings[field], set(NAMES)),
+        )
+        for field, name in NAMES.items()
+    ]
+    return _table(("metric", "published as", "kind", "meaning"), rows)
+
+
+def warm_scan() -> str:
+    """Return how fast a cached topic is read through Spark."""
+    of = _result("warm_scan")
+    rows = [
+        (text, *(_short(of[f"warm_over_{key}_local{cores}"]) for cores in (1, 2)))
+        for text, key in (
+            (
+                "a Python source that yields one prebuilt batch: the limit of Spark's "
+                "Python path",
+                "ceiling",
+            ),
+            ("`persist(MEMORY_ONLY)`, read again", "persist"),
+            ("the same scan, read from a local directory and decoded", "cold"),
+        )
+    ]
+    rows.append(
+        (
+            "speed of the cached scan",
+            *(f"{of[f'warm_gib_s_local{n}']} GiB/s" for n in (1, 2)),
+        )
+    )
+    return _table(("speed of the cached scan / speed of", "local[1]", "local[2]"), rows)
+
+
+def first_scan() -> str:
+    """Return how fast loaders load a topic from an S3 server."""
+    pulsar, rocketmq = _result("pulsar_scan"), _result("rocketmq_scan")
+    named = (
+        ("Pulsar", pulsar),
+        ("Pulsar, LZ4", pulsar["lz4"]),
+        ("RocketMQ", rocketmq),
+    )
+    rows = [
+        (
+            name,
+            f"{of['mb_s']:.0f}",
+            f"{of['topic_bytes'] / 2**20:.0f}",
+            f"{1 / of['gets_per_mib']:.0f}",
+            _short(of["bytes_over_topic"]),
+            f"{1 / of['cold_over_raw']:.1f}",
+        )
+        for name, of in named
+    ]
+    table = _table(
+        (
+            "topic",
+            "MB of values a second",
+            "MiB stored",
+            "MiB for each GET",
+            "bytes / bytes of the topic",
+            "fetching alone is faster by",
+        ),
+        rows,
+    )
+    return (
+        f"{table}\nRocketMQ: {rocketmq['cold_msgs_s']:,} messages of 1 KiB a second. "
+        "Runs that the node holds are served to two readers at "
+        f"{rocketmq['warm_msgs_s'] / 1e6:.1f} million messages a second.\n"
+    )
+
+
+def read_ahead() -> str:
+    """Return what read-ahead makes of a storage that answers late."""
+    of = _result("read_ahead")
+    ways = ("0ms", "5ms", "20ms", "80ms", "without_20ms")
+    rows = []
+    for text, kind, prefix in (
+        ("512 MiB in 8 objects", "blocks", ""),
+        ("256 MiB in 128 objects", "small", "small_"),
+    ):
+        rows.append(
+            (f"{text}, seconds", *(_short(of["seconds"][kind][way]) for way in ways))
+        )
+        ratios = [f"{prefix}over_bound_{ms}ms" for ms in (5, 20, 80)]
+        ratios.append(f"{prefix}without_over_bound_20ms")
+        rows.append((f"{text}, / 0 ms", "1", *(_short(of[key]) for key in ratios)))
+    return _table(
+        ("", "0 ms", "5 ms", "20 ms", "80 ms", "20 ms, `readAheadBytes=0`"), rows
+    )
+
+
+def fan_out() -> str:
+    """Return what five jobs over one topic fetch."""
+    of = _result("fan_out")["bytes_over_topic"]
+    names = {
+        "full cache": "a cache that holds the topic",
+        "next-read, 25 %": "25 % of it, `next-read`",
+        "expected-reads, 25 %": "25 % of it, `expected-reads`",
+        "lru, 25 %": "25 % of it, `lru`",
+    }
+    rows = [
+        (text, _short(of[name]["in turns"]), _short(of[name]["threads"]))
+        for name, text in names.items()
+    ]
+    return _table(
+        ("bytes from S3 / bytes of the topic", "one after another", "in two threads"),
+        rows,
+    )
+
+
+def jobs() -> str:
+    """Return how long several consumers take, with the cache and otherwise."""
+    fan, delta, streams = _result("fan_out"), _result("delta"), _result("streams")
+    rows = [
+        (
+            "five jobs over a topic, no cache",
+            _percent(fan["seconds_next_read_over_none"]),
+        ),
+        (
+            "five jobs over a topic, `persist(MEMORY_ONLY)`, filling it included",
+            _percent(fan["seconds_next_read_over_persist"]),
+        ),
+        (
+            "five jobs over a Delta table, Delta's own reader through S3A",
+            _percent(delta["seconds_over_delta"]),
+        ),
+        (
+            "five jobs over a Delta table, `persist(MEMORY_ONLY)`, filling it included",
+            _percent(delta["seconds_over_persist"]),
+        ),
+        (
+            "four streams and a back-fill, no cache",
+            _percent(1 / streams["rows_s_over_uncached"]),
+        ),
+    ]
+    return _table(("compared with", "time with the cache"), rows)
+
+
+def policies() -> str:
+    """Return what each policy reads compared with the oracle."""
+    of = _result("policies")
+    keys = ("mean", "worst", "broken_worst")
+    rows = [
+        (name, *(f"{of[f'{key}_over_min_{which}']:.2f}" for which in keys))
+        for name, key in sorted(
+            _POLICIES.items(), key=lambda item: of[f"{item[1]}_over_min_mean"]
+        )
+    ]
+    return _table(
+        ("", "mean", "worst", "worst, where consumers break off or never come"), rows
+    )
+
+
+def restarts() -> str:
+    """Return the hit rates in the scenario that PIP-430 was measured with."""
+    of = _result("policies")["pip430_scenario"]
+    rows = [(name, f"{rate * 100:.2f} %") for name, rate in of.items()]
+    return _table(("policy", "hits"), rows)
+
+
+def decoding() -> str:
+    """Return how fast one core decodes Pulsar's entries."""
+    of = _result("decode")["mb_s"]
+    names = {
+        "none": "none",
+        "lz4": "LZ4",
+        "zlib": "ZLIB",
+        "zstd": "ZSTD",
+        "snappy": "Snappy",
+        "single_1k": "single 1 KiB messages",
+        "batched_100b": "100-byte messages",
+    }
+    return _table(list(names.values()), [[f"{of[key]:.0f}" for key in names]])
+
+
+def values() -> str:
+    """Return how fast one core decodes values by their schema."""
+    of = _result("values")["mb_s"]
+    rows = [
+        (text, *(f"{of[f'{kind}_{shape}']:.0f}" for shape in ("flat", "nested")))
+        for text, kind in (("Avro", "avro"), ("JSON", "json"), ("Protobuf", "protobuf"))
+    ]
+    return _table(("", "30 flat fields", "an array of structs and a map"), rows)
+
+
+def expiry() -> str:
+    """Return what readers wait for while very much expires at once."""
+    of = _result("expiry")
+    rows = [
+        (
+            text.format(of[name]["runs"]),
+            *(
+                f"{of[name][key]:,.1f}"
+                for key in ("max_delay_ms", "max_wall_ms", "idle_ms", "one_go_ms")
+            ),
+            f"{of[name]['freed_s']:.1f} s",
+        )
+        for text, name in (
+            ("{:,} runs, without descriptors", "million"),
+            ("{:,} runs: every descriptor that a process may have here", "descriptors"),
+            ("1 GiB in {:,} runs", "gibibyte"),
+        )
+    ]
+    return _table(
+        (
+            "milliseconds",
+            "longest wait",
+            "with the wait for a core",
+            "with nothing to expire",
+            "if it was not done in steps",
+            "all freed after",
+        ),
+        rows,
+    )
+
+
+def engines() -> str:
+    """Return the two engines side by side."""
+    of = _result("engines")
+    small, large = of["us_hit_4k"], of["us_hit_4m"]
+    columns = ("runs", "ring", "lists")
+    rows = [
+        ("a run of 4 KiB, in us", *(f"{small[name]:.0f}" for name in columns)),
+        ("a run of 4 MiB, in us", *(f"{large[name]:.0f}" for name in columns)),
+        (
+            "evict a run, 10 topics, in ns",
+            *(f"{of[f'ns_evict_{name}']['10']:,}" for name in columns[:2]),
+            "",
+        ),
+        (
+            "evict a run, 100,000 topics, in ns",
+            *(f"{of[f'ns_evict_{name}']['100000']:,}" for name in columns[:2]),
+            "",
+        ),
+    ]
+    table = _table(("", "`runs`", "`ring`", "`ring`, `copyEntries=false`"), rows)
+    return (
+        f"{table}\nIn a node full of runs of 100,000 topics, eviction is "
+        f"{of['ring_evict_cpu_share_100k'] * 100:.1f} % of what the node and its "
+        "loaders do. A ring of 1 GiB holds "
+        f"{of['ring_bytes_held_over_cached']:.2f} bytes for each byte that can be "
+        f"found, {of['ring_bytes_held_over_cached_worst']:.2f} at worst.\n"
+    )
+
+
+def core() -> str:
+    """Return what the core's decisions cost."""
+    of = _result("core")
+    sizes = ("10", "1000", "100000")
+    rows = [
+        (call, *(f"{of[f'ns_{call}'][size]:,}" for size in sizes))
+        for call in ("insert", "hit", "evict")
+    ]
+    heads = ("nanoseconds", *(f"{int(size):,} topics" for size in sizes))
+    return (
+        f"{_table(heads, rows)}\nThe same mix of calls takes cachetools' `TLRUCache` "
+        f"{of['over_cachetools']:.1f} times as long.\n"
+    )
+
+
+TABLES = {
+    "settings": settings,
+    "metrics": metrics,
+    "warm-scan": warm_scan,
+    "first-scan": first_scan,
+    "read-ahead": read_ahead,
+    "fan-out": fan_out,
+    "jobs": jobs,
+    "policies": policies,
+    "restarts": restarts,
+    "decoding": decoding,
+    "values": values,
+    "expiry": expiry,
+    "engines": engines,
+    "core": core,
+}
+
+
+def picture() -> str:
+    """Return bars of what each policy reads compared with the oracle, as SVG."""
+    of = _result("policies")
+    bars = sorted(
+        (of[f"{key}_over_min_mean"], of[f"{key}_over_min_worst"], name.replace("`", ""))
+        for name, key in _POLICIES.items()
+    )
+    height, left, scale = 24, 190, 150
+    parts = [
+        '<svg xmlns="http://www.w3.org/2000/svg" width="680" '
+        f'height="{height * len(bars) + 30}" font-family="sans-serif" font-size="13">',
+        "<title>Bytes read from storage / bytes that an oracle reads</title>",
+        '<rect width="100%" height="100%" fill="white"/>',
+    ]
+    for at, (mean, worst, name) in enumerate(bars):
+        y = at * height + 8
+        for value, colour in ((worst, "#c5cae9"), (mean, "#3f51b5")):
+            parts.append(
+                f'<rect x="{left}" y="{y}" width="{value * scale:.0f}" height="16" '
+                f'fill="{colour}"/>'
+            )
+        parts += [
+            f'<text x="{left - 8}" y="{y + 13}" text-anchor="end">{name}</text>',
+            f'<text x="{left + worst * scale + 6:.0f}" y="{y + 13}">'
+            f"{mean:.2f} ({worst:.2f})</text>",
+        ]
+    x = left + scale
+    bottom = height * len(bars) + 8
+    parts += [
+        f'<line x1="{x}" y1="4" x2="{x}" y2="{bottom}" stroke="#666"/>',
+        f'<text x="{x}" y="{bottom + 15}" text-anchor="middle">1: the oracle</text>',
+        "</svg>",
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def renewed(text: str) -> str:
+    """Return a page with its generated sections as they are now."""
+    return _SECTION.sub(
+        lambda found: (
+            f"<!-- generated: {found[1]} -->\n{TABLES[found[1]]()}<!-- end -->"
+        ),
+        text,
+    )
+
+
+def on_page_markdown(markdown: str, **_: object) -> str:
+    """Have MkDocs show what is generated now, whatever the page says."""
+    return renewed(markdown)
+
+
+def main() -> None:
+    """Write what is generated into the pages."""
+    for path in DOCS.rglob("*.md"):
+        text = path.read_text(encoding="utf-8")
+        if (new := renewed(text)) != text:
+            path.write_text(new, encoding="utf-8")
+    PICTURE.write_text(picture(), encoding="utf-8")
+
+
+def _result(name: str) -> dict[str, Any]:
+    text = (RESULTS / f"{name}.json").read_text(encoding="utf-8")
+    result: dict[str, Any] = json.loads(text)["result"]
+    return result
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table, with empty lines around it."""
+    lines = [heads, ["---"] * len(heads), *rows]
+    texts = ["| " + " | ".join(line) + " |" for line in lines]
+    return "\n" + "\n".join(text.replace("|  |", "| |") for text in texts) + "\n"
+
+
+def _quoted(text: str, names: set[str]) -> str:
+    """Return a text of one line, with the names in it as code."""
+    line = " ".join(text.split()).replace("|", "\\|")
+    camel = sorted(name for name in names if re.search(r"[A-Z_]", name))
+    return re.sub(rf"(?<!`)\b({'|'.join(camel)})\b(?!`)", r"`\1`", line)
+
+
+def _kind(field: str) -> str:
+    if field in HISTOGRAMS:
+        return "distribution"
+    return "gauge" if field in GAUGES else "counter"
+
+
+def _meanings() -> dict[str, str]:
+    """Return what `Metrics` says of its attributes and properties."""
+    text = inspect.getdoc(Metrics) or ""
+    found = re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", text, flags=re.MULTILINE)
+    meanings = dict(found)
+    for name in NAMES.keys() - meanings.keys():
+        meanings[name] = inspect.getdoc(getattr(Metrics, name)) or ""
+    return meanings
+
+
+def _short(value: float) -> str:
+    return f"{value:.2f}"
+
+
+def _percent(ratio: float) -> str:
+    return f"{ratio * 100:.0f} %"
+
+
+if __name__ == "__main__":
+    main()
