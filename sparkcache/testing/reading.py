@@ -5,6 +5,8 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from sparkcache.connector import Selection
 from sparkcache.fetch import Load, begin
 from sparkcache.model import RunKey
@@ -70,6 +72,31 @@ def read_topic(
     return resolved_rows(connector, list(runs), decoding, options)
 
 
+def as_dicts(rows: pa.RecordBatch | pa.Table) -> list[dict[str, Any]]:
+    """Return rows as dictionaries in which maps are dictionaries as well.
+
+    pyarrow has an argument for it, `maps_as_pydicts`, from version 20 on.
+    """
+    columns = (
+        [_as_python(value, field.type) for value in column.to_pylist()]
+        for field, column in zip(rows.schema, rows.columns, strict=True)
+    )
+    names = rows.schema.names
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _as_python(value: Any, kind: pa.DataType) -> Any:  # noqa: ANN401 - any value
+    if value is None:
+        return None
+    if pa.types.is_map(kind):
+        return {key: _as_python(item, kind.item_type) for key, item in value}
+    if pa.types.is_list(kind):
+        return [_as_python(item, kind.value_type) for item in value]
+    if pa.types.is_struct(kind):
+        return {field.name: _as_python(value[field.name], field.type) for field in kind}
+    return value
+
+
 def resolved_rows(
     connector: Connector,
     runs: Sequence[tuple[RunKey, DecodedRun]],
@@ -91,7 +118,7 @@ def resolved_rows(
             resolved = resolver.resolve(key, decoded)
             for batch in resolved.batches:
                 batch.validate(full=True)
-                rows += batch.to_pylist(maps_as_pydicts="strict")
+                rows += as_dicts(batch)
             losses += resolved.losses
     return rows, losses
 

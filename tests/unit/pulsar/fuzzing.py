@@ -36,7 +36,7 @@ import pyarrow as pa
 from sparkcache.connector import RawRun
 from sparkcache.errors import ConfigError, SourceError
 from sparkcache.model import Ledger, Loss, Run
-from sparkcache.testing import MemoryStorage, discover
+from sparkcache.testing import MemoryStorage, as_dicts, discover
 from sparkcache_pulsar import PulsarConnector, codecs, hadoop_codecs
 from sparkcache_pulsar.parts import COLUMNS
 
@@ -152,7 +152,7 @@ def _rows(
         for name in _TIMES:
             at = table.schema.get_field_index(name)
             table = table.set_column(at, name, table[name].cast(pa.int64()))
-        for row in table.to_pylist(maps_as_pydicts="strict"):
+        for row in as_dicts(table):
             is_part = [row.pop(field.name, None) is not None for field in COLUMNS]
             if any(is_part):
                 continue

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from sparkcache.connector import RawRun
 from sparkcache.model import Extent, Ledger, Loss, ObjectId, Run
+from sparkcache.testing import as_dicts
 from sparkcache_rocketmq.decode import decode
 from sparkcache_rocketmq.splitting import split
 from sparkcache_rocketmq.testing import Layout, Message, QueueWriter, Row
@@ -125,7 +126,7 @@ def _rows(batch: pa.RecordBatch) -> list[Row]:
     for name in ("__bornTimestamp", "__storeTimestamp"):
         at = batch.schema.get_field_index(name)
         batch = batch.set_column(at, name, batch.column(at).cast(pa.int64()))
-    rows: list[Row] = batch.to_pylist(maps_as_pydicts="strict")
+    rows: list[Row] = as_dicts(batch)
     for row in rows:
         for name in ("__bornTimestamp", "__storeTimestamp"):
             time_us = row[name]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sparkcache.connector import Selection
-from sparkcache.testing import MemoryStorage
+from sparkcache.testing import MemoryStorage, as_dicts
 from sparkcache_rocketmq import RocketMQConnector
 from sparkcache_rocketmq.discovery import Catalog
 from sparkcache_rocketmq.extents import EXTENT_BYTES, runs
@@ -130,7 +130,7 @@ def read_each(
             found = connector.decode(ledger, alone, 1 << 20)
             losses += found.losses
             for batch in found.batches:
-                rows += batch.to_pylist(maps_as_pydicts="strict")
+                rows += as_dicts(batch)
     return rows, losses
 
 
