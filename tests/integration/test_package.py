@@ -22,6 +22,7 @@ pytestmark = pytest.mark.long
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests" / "golden" / "pulsar"
 CONSTRAINTS = ROOT / "constraints.txt"
+_CONSTRAINING = ("PIP_CONSTRAINT", "PIP_BUILD_CONSTRAINT")
 
 PROGRAM = """
 import sys
@@ -45,7 +46,7 @@ def run(*command: object, cwd: Path) -> str:
     done = subprocess.run(
         list(map(str, command)),
         cwd=cwd,
-        env=environment | {"PIP_BUILD_CONSTRAINT": str(CONSTRAINTS)},
+        env=environment | dict.fromkeys(_CONSTRAINING, str(CONSTRAINTS)),
         capture_output=True,
         text=True,
         check=False,
@@ -114,7 +115,7 @@ def test_the_wheel_alone_reads_a_topic(python: Path, tmp_path: Path) -> None:
 
 
 def option(**options: str) -> str:
-    return f"SparkCacheSource({ {'topic': 't', 'path': '.', **options}!r})"
+    return f"SparkCacheSource({ {'topic': 't', 'path': '/tmp', **options}!r})"
 
 
 AVRO = '{"type": "record", "name": "R", "fields": []}'

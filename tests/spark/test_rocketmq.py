@@ -198,7 +198,7 @@ def test_what_of_the_queues(
         ),
         pytest.param(
             {"startingOffsets": '{"TopicB": 7}'},
-            "TopicB is not of this scan; give a position for all, or JSON",
+            "TopicB is not of this scan; give one position for all topics, or JSON",
             id="offsets of another topic",
         ),
         pytest.param(

@@ -156,7 +156,9 @@ def test_limit_stops_early_and_harms_nothing(spark: SparkSession, topic: Topic) 
         pytest.param(
             {"maxBytes": "1g"}, "set spark.sparkcache.maxBytes", id="of the node"
         ),
-        pytest.param({"connector": "kafka"}, "there is delta, pulsar", id="connector"),
+        pytest.param(
+            {"connector": "kafka"}, "installed: delta, pulsar", id="connector"
+        ),
         pytest.param({"topic": ""}, "option topic is missing", id="no topic"),
         pytest.param(
             {"startingOffsets": "7"}, "a position 'ledger:entry'", id="offset"

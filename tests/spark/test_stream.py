@@ -128,7 +128,7 @@ def test_an_option_of_batches_ends_the_query(stream: Stream) -> None:
     with pytest.raises(StreamingQueryException) as caught:
         stream.run(endingOffsets="3:0")
     said = str(caught.value)
-    assert "option endingOffsets='3:0': it is one of spark.read;" in said
+    assert "option endingOffsets='3:0': valid only in spark.read;" in said
     assert "UnboundLocalError" not in said
 
 
