@@ -22,10 +22,12 @@ from pyspark.sql.session import SparkSession
 
 from sparkcache.errors import ConfigError, SourceError
 from sparkcache.source.planning.plans import elements, planned, scans_of
+from sparkcache.source.spark_version import has_spark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from py4j.java_gateway import JavaObject
     from pyspark.sql.connect.client import SparkConnectClient
     from pyspark.sql.connect.proto import PipelineCommand
 
@@ -100,7 +102,7 @@ def _scans_of(
     graphs = holder.dataflowGraphRegistry()
     defined = graphs.getDataflowGraphOrThrow(run.dataflow_graph_id).toDataflowGraph()
     with _active(spark):
-        graph = defined.resolve()
+        graph = _resolved(defined, spark)
         if not graph.resolved():  # the run reports the error before any flow begins
             return spark, {}, {}
         frames = {
@@ -116,6 +118,16 @@ def _scans_of(
         flow: scans for flow, scans in scans_by_flow.items() if flow not in streams
     }
     return spark, batches, {flow: scans_by_flow[flow] for flow in streams}
+
+
+def _resolved(graph: JavaObject, spark: SparkSession) -> JavaObject:
+    """Return a graph with its flows resolved.
+
+    From Spark 4.3 on, the caller says whether names are case-sensitive.
+    """
+    if has_spark("4.3"):
+        return graph.resolve(spark.conf.get("spark.sql.caseSensitive") == "true")
+    return graph.resolve()
 
 
 def is_refreshed(destination: str, run: PipelineCommand.StartRun) -> bool:
