@@ -12,6 +12,7 @@ that it refreshes becomes a planned consumer; the plan ends with the last such f
 from __future__ import annotations
 
 from functools import wraps
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from sparkcache.errors import ConfigError
@@ -21,6 +22,7 @@ from sparkcache.source.spark_version import require_spark
 require_spark("4.1", "sparkcache.pipelines")
 
 try:
+    import_module("grpc")  # without it, pyspark.sql.connect ends the interpreter
     from pyspark import pipelines
     from pyspark.pipelines import *  # noqa: F403 - the names depend on the version
     from pyspark.sql.connect.client import SparkConnectClient
