@@ -127,7 +127,7 @@ def test_foreign_files_are_no_concern(spark: SparkSession, topic: Topic) -> None
     assert topic.load(spark).count() == topic.rows
 
 
-@pytest.mark.skipif(not has_spark("4.1"), reason="Spark 4.0 plans each action anew")
+@pytest.mark.skipif(not has_spark("4.1"), reason="Spark 4.0 plans every action again")
 def test_object_overwritten_after_planning(spark: SparkSession, topic: Topic) -> None:
     orders = topic.load(spark)
     assert orders.rdd.getNumPartitions() == 1  # it is planned now
