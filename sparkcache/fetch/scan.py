@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sparkcache.config import CacheConfig
+from sparkcache.demand import ExtentOffset
 from sparkcache.model import Extent, Ledger, Position, Run, RunKey
 
 if TYPE_CHECKING:
@@ -74,6 +75,27 @@ class Scan:
     root: str
     config: CacheConfig
     slices: tuple[RunSlice, ...]
+
+    def extents(self) -> list[ExtentOffset]:
+        """Return the extents of the slices, each with its offset in the topic."""
+        return [
+            ExtentOffset(
+                run_slice.ledger.id,
+                run_slice.extent.first,
+                run_slice.extent.last,
+                run_slice.at,
+                run_slice.extent.size_bytes,
+            )
+            for run_slice in self.slices
+        ]
+
+    def bounds(self) -> tuple[Position, Position]:
+        """Return the position of the first entry, and that after the last one."""
+        begin, end = self.slices[0], self.slices[-1]
+        return (
+            Position(begin.ledger.id, begin.runs[begin.start].first),
+            Position(end.ledger.id, end.runs[end.stop - 1].last + 1),
+        )
 
     def keys(self) -> Iterator[RunKey]:
         """Yield the keys of all runs, in order."""

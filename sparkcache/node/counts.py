@@ -11,6 +11,7 @@ from sparkcache.node.times import Times
 from sparkcache.node.topic_counts import TopicCounts
 
 if TYPE_CHECKING:
+    from sparkcache.cache import CachedRun
     from sparkcache.node.load_scheduler import LoadScheduler
     from sparkcache.node.run_store import RunStore
 
@@ -35,40 +36,26 @@ class Counts:
     def __repr__(self) -> str:
         return f"Counts({self.topics!r}, {self.times!r}, {self.progress!r})"
 
+    def inserted(self, run: CachedRun[int]) -> None:
+        """Count a run that is held from now on."""
+        self.topics.for_topic(run.key.ledger.topic).insert(run.size_bytes)
+        self.loads["loaded_ahead"] += run.ahead
+
+    def freed(self, run: CachedRun[int], now_s: float) -> None:
+        """Count a run that is no longer held."""
+        self.times.evicted(run, now_s)
+        self.topics.for_topic(run.key.ledger.topic).evict(run.size_bytes)
+
     def metrics(self, store: RunStore, loads: LoadScheduler) -> Metrics:
         """Return the metrics so far."""
-        runs = store.runs
-        core, accounting = runs.counters, runs.accounting
         counts: dict[str, Any] = {
             **self.loads,
             **self.topics.totals(),
             **self.times.histograms(),
+            **loads.metrics(),
+            **store.metrics(),
         }
-        return Metrics(
-            **counts,
-            load_s=loads.load_s.histogram(),
-            evicted_by_size=core.evicted,
-            evicted_by_ttl=core.expired,
-            evicted_by_last_read=core.removed_by_last_read,
-            evicted_by_plan_end=core.removed_by_plan_end,
-            evicted_unread=core.removed_expected,
-            wasted=core.wasted,
-            wasted_bytes=core.wasted_bytes,
-            evicted_by_ring=core.rotated,
-            evicted_explicitly=core.invalidated
-            - core.removed_by_last_read
-            - core.removed_by_plan_end,
-            requeued_by_ttl=core.requeued_expired,
-            requeued_by_size=core.requeued_evicted,
-            runs=len(runs),
-            kept_bytes=runs.kept_bytes,
-            held_bytes=runs.held_bytes,
-            peak_bytes=store.peak_bytes,
-            pinned_runs=accounting.pinned.runs,
-            pinned_bytes=accounting.pinned.bytes,
-            in_flight=len(loads),
-            in_flight_bytes=accounting.reserved.bytes,
-        )
+        return Metrics(**counts)
 
     def check(self, store: RunStore, loads: LoadScheduler) -> None:
         """Assert the identities. For tests."""

@@ -187,7 +187,7 @@ def in_process(
     fill(service, again, size_bytes)
     now_s *= 2
     begin_s = time.process_time()
-    service._store.free(service._store.runs.expire(now_s))
+    service._store._free(service._store._runs.expire(now_s))
     one_go_s = time.process_time() - begin_s
     assert service.metrics().runs == 0
     return {"pass_ms": ms(max(passes_s)), "one_go_ms": ms(one_go_s)}
@@ -209,9 +209,9 @@ def fill(service: Service, fds: list[int], size_bytes: int) -> None:
     ]
     for index, fd in enumerate(fds):
         key = RunKey(ledgers[index % 100], Run(index, index))
-        fits, _ = service._store.planned.reserve(key, size_bytes, now_s)
+        fits, _ = service._store._planned.reserve(key, size_bytes, now_s)
         assert fits
-        service._store.planned.insert(key, fd, slot=Slot(size_bytes), now_s=now_s)
+        service._store._planned.insert(key, fd, slot=Slot(size_bytes), now_s=now_s)
 
 
 # A million runs in a real event loop
@@ -278,7 +278,7 @@ def serve(listener: Any) -> None:
     server_module._max_runs = lambda: 2 * MILLION
     loop = asyncio.new_event_loop()
     server = server_module._Server(loop, listener, LONG)
-    server.service._store.close_fd = lambda _: None
+    server.service._store._close_fd = lambda _: None
     fill(server.service, [0] * MILLION, PAGE)
     loop.add_signal_handler(signal.SIGTERM, loop.stop)
     loop.run_forever()

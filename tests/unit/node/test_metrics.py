@@ -180,7 +180,7 @@ def test_what_a_load_cost_is_counted() -> None:
     loader.step()
     loader.step()
     loader.step()
-    world.service.ended(loader, Ended(gets=3, received_bytes=5000, retries=2))
+    loader.report(Ended(gets=3, received_bytes=5000, retries=2))
     counted = world.service.metrics()
     assert (counted.gets, counted.received_bytes, counted.retries) == (3, 5000, 2)
     assert counted.saved_gets == 1 - 3

@@ -76,7 +76,7 @@ def test_a_trace_tells_each_batch_of_a_stream(tmp_path: Path) -> None:
         world.read(reader)
         reader.finish()
     for _ in range(2):
-        world.service.query_progress(QueryProgress("run", {"bills": Position(0, 30)}))
+        world.request(QueryProgress("run", {"bills": Position(0, 30)}))
     world.end_plans("run")
     world.service.stop()
     begun = [it.plan for _, it in recorded(tmp_path).events if isinstance(it, Begin)]

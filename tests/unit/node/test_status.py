@@ -11,13 +11,13 @@ from node_world import CONFIG, STORED, TOPIC, FakePeer, World, plan
 from sparkcache.metric_names import NAMES
 from sparkcache.metrics import Metrics, TopicMetrics
 from sparkcache.node import status
-from sparkcache.node.messages import StatusReply
+from sparkcache.node.messages import GetStatus, StatusReply
 from sparkcache.node.plan_progress import PlanProgress
 
 
 def told(world: World) -> dict[str, Any]:
     peer = FakePeer()
-    world.service.get_status(peer)
+    world.request(GetStatus(), peer)
     ((message, _),) = peer.sent
     assert isinstance(message, StatusReply)
     told: dict[str, Any] = json.loads(message.json)

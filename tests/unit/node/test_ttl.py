@@ -7,13 +7,13 @@ import math
 from dataclasses import replace
 
 import pytest
-from node_world import CONFIG, SIZE, FakePeer, World, key, plan, run_slice
+from node_world import CONFIG, SIZE, World, key, plan, run_slice
 from ttl_cases import DUAL_TTL, Steps
 
 from sparkcache.cache import Ttl
 from sparkcache.config import CacheConfig
 from sparkcache.node.cache_settings import cache_settings
-from sparkcache.node.messages import Served
+from sparkcache.node.messages import GetMetrics, Served
 
 MANY = 300  # runs, which take three passes
 
@@ -49,7 +49,7 @@ def play(world: World, steps: Steps) -> None:
             case "peek":
                 assert world.service.is_held(key(1))
             case "list":
-                world.service.get_metrics(FakePeer())
+                world.request(GetMetrics())
                 assert world.service.metrics().runs > 0
             case "near":
                 reader = world.of(0, 2)
