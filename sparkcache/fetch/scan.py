@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from sparkcache.config import CacheConfig
+from sparkcache.config import ScanConfig, StorageConfig
 from sparkcache.demand import ExtentOffset
 from sparkcache.model import Extent, Ledger, Position, Run, RunKey
 
@@ -67,13 +67,15 @@ class Scan:
 
     Attributes:
         root: URI of the storage's root.
-        config: How to reach the storage, and how to decode.
+        storage: How to access the storage.
+        config: The settings of the scan.
         slices: The slices to read, in reading order.
 
     """
 
     root: str
-    config: CacheConfig
+    storage: StorageConfig
+    config: ScanConfig
     slices: tuple[RunSlice, ...]
 
     def extents(self) -> list[ExtentOffset]:

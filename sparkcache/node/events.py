@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from sparkcache.node.messages import (
+        Clear,
         EndPlans,
         Finish,
         FromLoader,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
         | Finish
         | QueryProgress
         | EndPlans
+        | Clear
         | GetMetrics
         | GetTopicMetrics
         | GetStatus

@@ -50,10 +50,9 @@ class LoadQueue:
         self._jobs.remove(job)
         return job
 
-    def pop_all(self) -> list[LoadJob]:
-        """Remove and return all jobs."""
-        jobs, self._jobs = self._jobs, []
-        return jobs
+    def remove(self, job: LoadJob) -> None:
+        """Remove a job."""
+        self._jobs.remove(job)
 
     def release(self, loader: Peer) -> None:
         """Let other loaders take the jobs that a loader prepared."""

@@ -165,23 +165,30 @@ class LoadScheduler:
                 self._start(peer, job)
         for peer, job in self._queue.prepare(self._busy):
             scan = job.scan
-            peer.send(Prepare(job.number, scan.root, scan.config, job.load))
+            peer.send(Prepare(job.number, scan.root, scan.storage, job.load))
         for peer, job in self._busy.items():
             if job.pending is not None:
                 self._decide(peer, job, job.pending)
 
-    def tick(self, silence_s: float) -> None:
-        """Close the loaders that have been silent for `silence_s`."""
-        silent_since_s = self._now() - silence_s
+    def tick(self) -> None:
+        """Give up the loads whose loader is silent, or that no loader begins.
+
+        The limit is the time for which the tasks of the scan wait.
+        """
+        now_s = self._now()
         for peer, job in self._busy.items():
-            if job.pending is None and job.last_heard_s < silent_since_s:
+            silence_s = job.scan.config.request_timeout_s
+            if job.pending is None and job.last_heard_s < now_s - silence_s:
                 _log.warning(
                     "closing a loader that was silent for %g s: %s", silence_s, job.load
                 )
                 job.attempt = 1  # no second attempt: sessions have waited long enough
                 peer.close()
-        if not self._busy and not self._idle and self._last_heard_s < silent_since_s:
-            for job in self._queue.pop_all():
+        if self._busy or self._idle:
+            return
+        for job in list(self._queue):
+            if self._last_heard_s < now_s - job.scan.config.request_timeout_s:
+                self._queue.remove(job)
                 job.attempt = 1
                 self._give_up(job, Refused("the node has no loader"))
 
@@ -331,7 +338,16 @@ class LoadScheduler:
         self._topics.for_topic(job.load.ledger.topic).loads += 1
         job.begun_s = job.last_heard_s = self._now()
         scan = job.scan
-        peer.send(Start(job.number, scan.root, scan.config, job.load, job.skip))
+        peer.send(
+            Start(
+                job.number,
+                scan.root,
+                scan.storage,
+                job.load,
+                job.skip,
+                scan.config.batch_bytes,
+            )
+        )
 
     def _decide(self, peer: Peer, job: LoadJob, run: Decoded) -> None:
         """Answer a loader that has decoded a run, or leave it waiting."""

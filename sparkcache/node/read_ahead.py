@@ -21,7 +21,6 @@ from sparkcache.node.readers import MAX_RUNS_AHEAD
 
 if TYPE_CHECKING:
     from sparkcache.cache import CachedRun
-    from sparkcache.config import CacheConfig
     from sparkcache.fetch.read_ahead_window import ReadAheadWindow
     from sparkcache.model import RunKey
     from sparkcache.node.load_scheduler import LoadScheduler
@@ -42,10 +41,11 @@ class ReadAhead:
     def __repr__(self) -> str:
         return f"ReadAhead({len(self._unread)} runs unread)"
 
-    def advance(self, session: ReaderSession, config: CacheConfig) -> None:
+    def advance(self, session: ReaderSession) -> None:
         """Begin the loads that a session's read-ahead window allows."""
+        assert session.scan is not None, "it is open"
         scan = self._readers.scan_of(session)
-        run_bytes = scan.window.run_bytes or config.run_bytes
+        run_bytes = scan.window.run_bytes or session.scan.config.run_bytes
         window_bytes = self._readers.window_bytes(scan, run_bytes)
         remaining_bytes = self._begin_loads(session, run_bytes, window_bytes)
         if remaining_bytes > 0:

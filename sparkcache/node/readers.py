@@ -11,6 +11,7 @@ of such a rest, is a `ReaderSession` as well, one that has no peer of its own ye
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from sparkcache.fetch.read_ahead_window import (
@@ -18,7 +19,6 @@ from sparkcache.fetch.read_ahead_window import (
     EarlyExitTracker,
     ReadAheadWindow,
 )
-from sparkcache.fetch.scan import Scan
 from sparkcache.node.reader_session import ReaderSession
 from sparkcache.node.scan_prefetch import PATIENCE_S, Follower, ScanPrefetch
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sparkcache.cache import CachedRun
-    from sparkcache.config import CacheConfig
+    from sparkcache.config import NodeConfig
     from sparkcache.demand import Consumer, Plan
     from sparkcache.model import RunKey
     from sparkcache.node.messages import Open
@@ -63,7 +63,7 @@ class Readers:
 
     """
 
-    def __init__(self, config: CacheConfig, held: Held) -> None:
+    def __init__(self, config: NodeConfig, held: Held) -> None:
         self._config = config
         self._held = held
         self._scans: dict[ScanId, ScanPrefetch] = {}
@@ -76,7 +76,7 @@ class Readers:
 
     # Changes of demand
 
-    def configure(self, config: CacheConfig) -> None:
+    def configure(self, config: NodeConfig) -> None:
         """Apply new settings."""
         self._config = config
 
@@ -92,9 +92,7 @@ class Readers:
                 and run_slice.is_valid()
             ):
                 follower = ReaderSession(session.peer)
-                follower.begin(
-                    Scan(message.scan.root, message.scan.config, (run_slice,))
-                )
+                follower.begin(replace(message.scan, slices=(run_slice,)))
                 scan.upcoming[partition] = Follower(follower)
         for plan in message.plans:
             if plan.is_stream:
@@ -215,7 +213,7 @@ class Readers:
         rest = None if consumer.end is None else last.rest_after(consumer.end)
         if rest is not None and plan.reads(rest.key(rest.start)):
             next_session = ReaderSession(session.peer)
-            next_session.begin(Scan(message.scan.root, message.scan.config, (rest,)))
+            next_session.begin(replace(message.scan, slices=(rest,)))
             self._rests[plan.id, consumer] = _Rest(scan, next_session, plan.batch)
 
     def _remove_rests(self, scan: ScanPrefetch) -> None:

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sparkcache.cache import CachedRun
-    from sparkcache.config import CacheConfig
     from sparkcache.node.counts import Counts
     from sparkcache.node.load_scheduler import LoadedRun, LoadScheduler
     from sparkcache.node.messages import Finish, Take
@@ -35,7 +34,6 @@ class RequestHandler:
 
     def __init__(
         self,
-        config: CacheConfig,
         *,
         store: RunStore,
         loads: LoadScheduler,
@@ -44,17 +42,12 @@ class RequestHandler:
         recorder: Recorder,
         now: Callable[[], float],
     ) -> None:
-        self._config = config
         self._store = store
         self._loads = loads
         self._ahead = ahead
         self._counts = counts
         self._recorder = recorder
         self._now = now
-
-    def configure(self, config: CacheConfig) -> None:
-        """Apply new settings."""
-        self._config = config
 
     def take(self, session: ReaderSession, message: Take) -> None:
         """Serve a run to a session, or have the session wait for it."""
@@ -81,7 +74,7 @@ class RequestHandler:
             self._counts.times.served(now_s, self._now(), 1 + len(following))
         else:
             self._loads.wait(session, run_index)
-            self._ahead.advance(session, self._config)
+            self._ahead.advance(session)
 
     def finish(self, session: ReaderSession, message: Finish) -> None:
         """Handle the last message of a task."""
@@ -179,4 +172,4 @@ class RequestHandler:
     def _serve(self, session: ReaderSession, *runs: CachedRun[int]) -> None:
         session.waiting = False
         self._store.send_runs(runs, session.peer)
-        self._ahead.advance(session, self._config)
+        self._ahead.advance(session)

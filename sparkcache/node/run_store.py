@@ -219,6 +219,11 @@ class RunStore:
         self._drop_unused_segments()
         return self._runs.is_behind(now_s)
 
+    def clear(self, topic: str | None) -> None:
+        """Evict all runs, or those of one topic; readers keep what they map."""
+        runs = self._runs
+        self._free(runs.clear() if topic is None else runs.invalidate_topic(topic))
+
     def take_freed_segments(self) -> tuple[int, ...]:
         """Return the numbers of the segments freed since the last call."""
         freed, self._freed_segments = self._freed_segments, ()

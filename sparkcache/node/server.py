@@ -33,7 +33,7 @@ from sparkcache.node.service import Service
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
-    from sparkcache.config import CacheConfig
+    from sparkcache.config import NodeConfig
     from sparkcache.node.reader_session import Peer
 
 _TICK_S = 0.5
@@ -43,7 +43,7 @@ _RESERVED_DESCRIPTORS = 512
 _log = logging.getLogger(__name__)
 
 
-def serve(address: Address, config: CacheConfig, executor_pid: int) -> None:
+def serve(address: Address, config: NodeConfig, executor_pid: int) -> None:
     """Listen, report this by ending the calling process, and serve until the end.
 
     The calling process exits with status 0; the node goes on as a child in a session of
@@ -68,7 +68,7 @@ def serve(address: Address, config: CacheConfig, executor_pid: int) -> None:
 
 class _Server:
     def __init__(
-        self, loop: AbstractEventLoop, listener: socket.socket, config: CacheConfig
+        self, loop: AbstractEventLoop, listener: socket.socket, config: NodeConfig
     ) -> None:
         self._loop = loop
         self._listener = listener
@@ -128,7 +128,7 @@ class _Server:
             return
         _TaskConnection(self._loop, self.service, sock)
 
-    def _adjust_loaders(self, config: CacheConfig) -> None:
+    def _adjust_loaders(self, config: NodeConfig) -> None:
         target = config.loaders or len(os.sched_getaffinity(0))
         while len(self._loaders) < target:
             try:

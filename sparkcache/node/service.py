@@ -32,6 +32,7 @@ from sparkcache.node.events import (
 from sparkcache.node.load_scheduler import LoadScheduler
 from sparkcache.node.messages import (
     PROTOCOL_VERSION,
+    Clear,
     Decoded,
     Ended,
     EndPlans,
@@ -62,7 +63,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from sparkcache.cache import CachedRun
-    from sparkcache.config import CacheConfig
+    from sparkcache.config import NodeConfig
     from sparkcache.demand import PartitionRead, Plan
     from sparkcache.metrics import Metrics, TopicMetrics
     from sparkcache.model import RunKey
@@ -89,12 +90,12 @@ class Service:
 
     def __init__(
         self,
-        config: CacheConfig,
+        config: NodeConfig,
         *,
         max_runs: int,
         now: Callable[[], float],
         close_fd: Callable[[int], None],
-        on_configure: Callable[[CacheConfig], None] = lambda _: None,
+        on_configure: Callable[[NodeConfig], None] = lambda _: None,
         recorder: Recorder | None = None,
         name: str = "",
     ) -> None:
@@ -121,7 +122,6 @@ class Service:
         )
         self._ahead = ReadAhead(self._readers, self._store, self._loads)
         self._requests = RequestHandler(
-            config,
             store=self._store,
             loads=self._loads,
             ahead=self._ahead,
@@ -167,6 +167,8 @@ class Service:
                 self._record_progress(self._store.reach(message.query, message.topics))
             case EndPlans():
                 self._end_plans(message.ids)
+            case Clear():
+                self._store.clear(message.topic)
             case GetMetrics():
                 peer.send(MetricsReply(self.metrics()))
             case GetTopicMetrics():
@@ -211,7 +213,7 @@ class Service:
     def _on_tick(self) -> None:
         """Do the periodic work: timeouts, keep-alive messages, flushing the trace."""
         self._recorder.flush()
-        self._loads.tick(self.config.request_timeout_s)
+        self._loads.tick()
         for session in self._readers.expire(self._now()):
             self._ahead.abandon(session)
         for session in self._sessions:
@@ -294,7 +296,7 @@ class Service:
 
     # Called by the event loop besides `handle`
 
-    def configure(self, config: CacheConfig) -> None:
+    def configure(self, config: NodeConfig) -> None:
         """Apply new settings."""
         if config == self.config:
             return
@@ -302,7 +304,6 @@ class Service:
         self.config = config
         self._recorder.configure(config.trace)
         self._readers.configure(config)
-        self._requests.configure(config)
         self._store.configure(cache_settings(config, self._max_runs))
         self.expire()
         self._on_configure(config)

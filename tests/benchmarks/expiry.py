@@ -176,14 +176,18 @@ def in_process(
 ) -> dict[str, float]:
     """Time the passes of a Service over so many runs, and one pass over as many."""
     now_s = 0.0
-    service = Service(LONG, max_runs=2 * MILLION, now=lambda: now_s, close_fd=close)
+    service = Service(
+        LONG.node, max_runs=2 * MILLION, now=lambda: now_s, close_fd=close
+    )
     fill(service, fds, size_bytes)
     now_s = 2 * LONG.ttl_create_s
     passes_s: list[float] = []
     while timed(passes_s, service.expire, time.process_time):
         pass
     again = [memfd(size_bytes) for _ in fds] if close is os.close else fds
-    service = Service(LONG, max_runs=2 * MILLION, now=lambda: now_s, close_fd=close)
+    service = Service(
+        LONG.node, max_runs=2 * MILLION, now=lambda: now_s, close_fd=close
+    )
     fill(service, again, size_bytes)
     now_s *= 2
     begin_s = time.process_time()
@@ -250,7 +254,14 @@ def ask(channel: Channel[ToTask]) -> Metrics:
 def opening(settings: CacheConfig) -> Open:
     """Return what a task of a later stage says that reads nothing."""
     reader = ReaderIdentity(ReadToken(1, 0), "scan", Consumer(TOPIC), math.inf)
-    return Open(PROTOCOL_VERSION, Scan("", settings, ()), reader, 1, settings, ())
+    return Open(
+        PROTOCOL_VERSION,
+        Scan("", settings.storage, settings.scan, ()),
+        reader,
+        1,
+        settings.node,
+        (),
+    )
 
 
 @contextmanager
@@ -277,7 +288,7 @@ def serve(listener: Any) -> None:
     """Be that node."""
     server_module._max_runs = lambda: 2 * MILLION
     loop = asyncio.new_event_loop()
-    server = server_module._Server(loop, listener, LONG)
+    server = server_module._Server(loop, listener, LONG.node)
     server.service._store._close_fd = lambda _: None
     fill(server.service, [0] * MILLION, PAGE)
     loop.add_signal_handler(signal.SIGTERM, loop.stop)

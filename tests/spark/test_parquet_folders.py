@@ -12,7 +12,7 @@ from deltalake import DeltaTable, write_deltalake
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from sparkcache.config import CacheConfig
+from sparkcache.config import StorageConfig
 from sparkcache.connector import Selection
 from sparkcache.errors import ConfigError, SourceError
 from sparkcache.storage import Traffic, open_storage
@@ -49,7 +49,7 @@ def write(folder: Path, files: Mapping[str, pa.Table]) -> None:
 
 
 def ours(folder: Path, **options: str) -> list[Row]:
-    storage: Storage = open_storage(f"file://{folder}", CacheConfig(), Traffic())
+    storage: Storage = open_storage(f"file://{folder}", StorageConfig(), Traffic())
     options = dict(CONNECTOR.pin(storage, Selection((".",)), options))
     rows, losses = read_topic(CONNECTOR, storage, ".", options)
     assert not losses

@@ -391,7 +391,7 @@ class World:
         self._fds = count()
         self._stages = count()
         self.service = Service(
-            self.config,
+            self.config.node,
             max_runs=self.max_runs,
             now=self._now,
             close_fd=self._close,
@@ -435,7 +435,7 @@ class World:
         end: Position | None = None,
     ) -> Reader:
         stage = next(self._stages) if stage is None else stage
-        scan = Scan(ROOT, self.config, slices)
+        scan = Scan(ROOT, self.config.storage, self.config.scan, slices)
         reader = Reader(self, scan)
         self.readers.append(reader)
         reader.send_node(
@@ -449,7 +449,7 @@ class World:
                     RUNS * STORED,
                 ),
                 epoch,
-                settings or self.service.config,
+                self.service.config if settings is None else settings.node,
                 plans,
                 following,
                 group,
@@ -483,6 +483,9 @@ class World:
         """Send the node a message through a connection of its own."""
         session = ReaderSession(peer or FakePeer())
         self.service.handle(TaskMessage(session, message))
+
+    def configure(self, config: CacheConfig) -> None:
+        self.service.configure(config.node)
 
     def tick(self) -> None:
         self.service.handle(Tick())
@@ -529,8 +532,8 @@ def knowing(*held: int) -> World:
         world.settle()
         reader.leave()
         if entry == RUNS - 1:
-            world.service.configure(replace(CONFIG, max_bytes=0))
-            world.service.configure(CONFIG)
+            world.configure(replace(CONFIG, max_bytes=0))
+            world.configure(CONFIG)
             assert world.held() == set()
     assert world.held() == set(held)
     world.loads.clear()

@@ -27,9 +27,11 @@ from sparkcache.node.reader_session import ReaderSession
 def test_who_speaks_another_version_is_refused() -> None:
     world, peer = World(), FakePeer()
     session = ReaderSession(peer)
-    scan = Scan("memory://bucket", CONFIG, ())
+    scan = Scan("memory://bucket", CONFIG.storage, CONFIG.scan, ())
     reader = ScanReader(ReadToken(0, 0), "scan", Consumer(TOPIC), 0)
-    world.service.handle(TaskMessage(session, Open(0, scan, reader, 0, CONFIG, ())))
+    world.service.handle(
+        TaskMessage(session, Open(0, scan, reader, 0, CONFIG.node, ()))
+    )
     [(answer, _)] = peer.sent
     assert isinstance(answer, Refused)
     assert session.scan is None
@@ -88,7 +90,7 @@ def test_a_topic_is_counted_with_its_group() -> None:
     assert (topic.runs, topic.kept_bytes, topic.evictions) == (3, 3 * SIZE, 0)
     for reader in list(world.readers):
         reader.leave()
-    world.service.configure(replace(CONFIG, max_bytes=SIZE))
+    world.configure(replace(CONFIG, max_bytes=SIZE))
     (topic,) = world.service.topic_metrics()
     assert (topic.runs, topic.kept_bytes, topic.evictions) == (1, SIZE, 2)
 

@@ -279,7 +279,7 @@ def test_loaders_unmap_what_is_none_of_the_rings_any_more(
     read(world, 0, 40)
     [loader] = world.loaders
     assert {segment.number for segment in loader.segments} == set(range(10))
-    world.service.configure(replace(RING, max_bytes=8 * SIZE))
+    world.configure(replace(RING, max_bytes=8 * SIZE))
     world.settle()
     held = set(world.service._store._runs.segments)
     assert {segment.number for segment in loader.segments} == held
@@ -297,7 +297,7 @@ def test_the_engine_is_changed_while_it_runs(
     assert read(world, 0, 9) == [Served(SIZE)] * 9
     reader = world.of(0, 9)
     reader.ask()
-    world.service.configure(replace(after, read_ahead_bytes=0))
+    world.configure(replace(after, read_ahead_bytes=0))
     world.service.check()
     if before is not after:
         assert world.held() == set()

@@ -49,8 +49,8 @@ def test_evicted_runs_do_not_count_as_ahead() -> None:
     reader.ask()
     world.settle()
     assert world.held() == {0, 1, 2, 3, 4}
-    world.service.configure(replace(world.service.config, max_bytes=0))
-    world.service.configure(replace(CONFIG, read_ahead_bytes=3 * SIZE))
+    world.configure(replace(CONFIG, max_bytes=0))
+    world.configure(replace(CONFIG, read_ahead_bytes=3 * SIZE))
     world.tick()
     world.settle()
     assert world.held() == {0, 1, 5}  # two are mapped; three in vain are a lesson

@@ -102,11 +102,11 @@ def test_recording_begins_and_ends_with_the_setting(tmp_path: Path) -> None:
     world.loader()
     early = world.of(0, 5)
     world.read(early)
-    world.service.configure(replace(CONFIG, trace=str(tmp_path)))
+    world.configure(replace(CONFIG, trace=str(tmp_path)))
     early.leave()
     while_it_records = world.of(5, 9)
     world.read(while_it_records)
-    world.service.configure(CONFIG)
+    world.configure(CONFIG)
     while_it_records.leave()
     world.read(world.of(9, 20))
     assert [key.run.first for key in recorded(tmp_path).takes()] == [5, 6, 7, 8]

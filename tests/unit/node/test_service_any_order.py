@@ -181,7 +181,7 @@ class ServiceMachine(RuleBasedStateMachine):
             ttl_s=ttl_s,
             max_life_s=max_life_s,
         )
-        self.world.service.configure(config)
+        self.world.configure(config)
 
     @rule(step_s=st.floats(0, 100))
     def expire(self, step_s: float) -> None:
@@ -232,7 +232,7 @@ class ServiceMachine(RuleBasedStateMachine):
         world.settle()
         for loader in list(world.dying):
             loader.end()
-        world.service.configure(replace(self.config, max_bytes=0))
+        world.configure(replace(self.config, max_bytes=0))
         world.advance(0)
         assert world.service.metrics().held_bytes == 0
         assert world.service.metrics().runs == 0
