@@ -171,12 +171,15 @@ def test_where_goes_by_columns_that_differ_in_case(
         pytest.param(
             {"s": {"ab": 1}},
             {"s": {"aB": 1, "Ab": 2}},
-            "could be aB or Ab",
+            "could be (aB or Ab|Ab or aB)",  # PyArrow 18 sorts the fields
             id="two in a struct",
         ),
         pytest.param({"a": 1, "A": 1}, {"a": 1}, "both a and A", id="of the table"),
         pytest.param(
-            {"s": {"a": 1, "A": 1}}, {"s": {"a": 1}}, "both a and A", id="in its struct"
+            {"s": {"a": 1, "A": 1}},
+            {"s": {"a": 1}},
+            "both (a and A|A and a)",
+            id="in its struct",
         ),
     ],
 )
