@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from sparkcache import time_pruning
 from sparkcache.connector import Connector
-from sparkcache.model import Position
 from sparkcache_pulsar import (
     frames,
     isolation,
@@ -43,6 +42,7 @@ class PulsarConnector(Connector):
     """Topics of Apache Pulsar, offloaded to object stores or to files."""
 
     name = "pulsar"
+    needs_surrounding_runs = True
     option_names = (
         schemas.OPTION_NAMES
         | encryption.OPTION_NAMES
@@ -81,10 +81,6 @@ class PulsarConnector(Connector):
     def matches(self, topic: str, name: str) -> bool:
         """Return whether a topic has this name or is a partition of the named topic."""
         return name in (topic, names.without_partition(topic))
-
-    def position(self, topic: str, text: str) -> Position:
-        """Parse `ledger:entry`; raises ValueError."""
-        return Position.parse(text)
 
     def catalog(self, storage: Storage, options: Mapping[str, str]) -> Catalog:
         """Return the catalog of what brokers have offloaded."""

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from cachetools import LRUCache
 
+from sparkcache import connector as connectors
 from sparkcache.connector import LedgerMap, Snapshot
 from sparkcache.errors import ConfigError, NoSuchTopicError
 from sparkcache.model import Ledger, qualified_topic
@@ -48,7 +49,7 @@ _ends: LRUCache[tuple[Ledger, Extent], int | None] = LRUCache(maxsize=10_000)
 _ends_lock = Lock()
 
 
-class Catalog:
+class Catalog(connectors.Catalog):
     """The topics in a bucket; see `sparkcache.connector.Catalog`.
 
     Args:

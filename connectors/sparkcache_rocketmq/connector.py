@@ -37,7 +37,6 @@ class RocketMQConnector(Connector):
     """Connector for Apache RocketMQ queues, tiered to object stores or to files."""
 
     name = "rocketmq"
-    needs_surrounding_runs = False
     option_names = frozenset({tags.OPTION, metadata.OPTION, time_pruning.OPTION})
 
     def topic_name(self, topic: str) -> str:

@@ -12,6 +12,7 @@ import logging
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
+from sparkcache import connector as connectors
 from sparkcache.connector import LedgerMap, Snapshot
 from sparkcache.errors import NoSuchTopicError
 from sparkcache.model import Extent, Ledger, qualified_topic
@@ -35,7 +36,7 @@ _MAX_QUEUES_NAMED = 10
 _log = logging.getLogger(__name__)
 
 
-class Catalog:
+class Catalog(connectors.Catalog):
     """Queues that brokers have tiered; see `sparkcache.connector.Catalog`.
 
     Args:

@@ -50,6 +50,7 @@ _COMMON_NAMES = frozenset(
 )
 _START = "startingOffsets"
 _BATCH_OPTIONS = "endingOffsets", "endingTime"
+_TIME_OPTIONS = frozenset({"startingTime", "endingTime"})
 _STREAM_OPTIONS = "maxRowsPerTrigger", "maxBytesPerTrigger", "pollInterval"
 
 
@@ -201,6 +202,12 @@ class ScanOptions:
 
     def __post_init__(self) -> None:
         connector = connectors.find(self.connector)
+        if not connector.time_column():
+            for name in _TIME_OPTIONS & self.raw.keys():
+                raise ConfigError(
+                    f"option {name}={self.raw[name]!r}: topics of the connector "
+                    f"{self.connector} have no times; remove it here"
+                )
         for offsets in (self.starts, self.ends):
             offsets.check(connector)
         if names := self.selection.names:
