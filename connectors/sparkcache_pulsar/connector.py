@@ -17,9 +17,9 @@ from sparkcache_pulsar import (
     times,
 )
 from sparkcache_pulsar.decode import decode
+from sparkcache_pulsar.decoding import form_of
 from sparkcache_pulsar.discovery import Catalog
 from sparkcache_pulsar.encryption import options as encryption
-from sparkcache_pulsar.forms import form_of, without_form
 from sparkcache_pulsar.resolver import Resolver
 from sparkcache_pulsar.sequencefile import Layout
 
@@ -56,11 +56,11 @@ class PulsarConnector(Connector):
     def decoding(self, options: Mapping[str, str]) -> str:
         """Return the schema of values, the isolation and the decryption, as a text."""
         time_pruning.skew_us(options)
-        return reading.decoding(options)
+        return str(reading.decoding(options))
 
     def schema(self, decoding: str) -> pa.Schema:
         """Return the columns, spelled as in the Pulsar connector for Spark."""
-        return reading.reading(without_form(decoding)).schema
+        return reading.reading(decoding).schema
 
     def entry_columns(self) -> tuple[str, str]:
         """Return the names of the columns for ledger id and entry id."""
@@ -111,8 +111,9 @@ class PulsarConnector(Connector):
         self, ledger: Ledger, extent: Extent, runs: Sequence[Run], stream: ByteStream
     ) -> Iterator[RawRun]:
         """Yield the records of each run as soon as its last record has arrived."""
-        if (layout := Layout.parse(form_of(ledger))) is not None:
-            return records.split(layout, ledger, extent, runs, stream)
+        form = form_of(ledger)
+        if isinstance(form, Layout):
+            return records.split(form, ledger, extent, runs, stream)
         return frames.split(ledger, extent, runs, stream)
 
     def decode(self, ledger: Ledger, raw: RawRun, batch_bytes: int) -> DecodedRun:

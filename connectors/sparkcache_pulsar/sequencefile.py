@@ -22,11 +22,11 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 
 from sparkcache.errors import SourceError
 from sparkcache_pulsar import hadoop_codecs
-from sparkcache_pulsar.forms import SEQUENCE_FILE
 
 if TYPE_CHECKING:
     from sparkcache.arrays import Ints
@@ -45,9 +45,8 @@ _MAX_METADATA = 1 << 12  # Pulsar writes none
 _MAX_RECORDS = 1 << 22  # a block is closed once it has 1 MB
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """How the records of a file are stored; its text is a form, see `forms`.
+class Layout(msgspec.Struct, frozen=True, tag="sequencefile"):
+    """How the records of a file are stored.
 
     Attributes:
         kind: Plain records, records with compressed values, or compressed blocks.
@@ -59,18 +58,6 @@ class Layout:
     kind: str
     codec: str
     sync: bytes
-
-    @classmethod
-    def parse(cls, text: str) -> Layout | None:
-        """Parse the text of a layout; None for any other text."""
-        match text.split("/"):
-            case [name, kind, codec, sync] if name == SEQUENCE_FILE:
-                return cls(kind, codec, bytes.fromhex(sync))
-            case _:
-                return None
-
-    def __str__(self) -> str:
-        return f"{SEQUENCE_FILE}/{self.kind}/{self.codec}/{self.sync.hex()}"
 
     def decompress(self, data: memoryview, limit: int) -> bytes:
         """Return `data` decompressed; raises CodecError."""

@@ -62,12 +62,6 @@ def test_headers(format_: Format, layout: Layout) -> None:
     cursor = Cursor("u", data + b"behind")
     assert read_header(cursor, BYTES) == layout
     assert cursor.remaining == len(b"behind")
-    assert Layout.parse(str(layout)) == layout
-
-
-@pytest.mark.parametrize("decoding", ["", "streaming", "a/b/c"])
-def test_other_ledgers_have_no_layout(decoding: str) -> None:
-    assert Layout.parse(decoding) is None
 
 
 HEADER = Format("block").header()
