@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from sparkcache import time_pruning
 from sparkcache.connector import Connector
+from sparkcache.model import topic_and_root
 from sparkcache_pulsar import (
     frames,
     isolation,
@@ -76,7 +77,7 @@ class PulsarConnector(Connector):
 
     def group(self, topic: str) -> str:
         """Return tenant and namespace."""
-        return names.namespace(topic)
+        return names.namespace(topic_and_root(topic)[0])
 
     def matches(self, topic: str, name: str) -> bool:
         """Return whether a topic has this name or is a partition of the named topic."""
