@@ -19,6 +19,7 @@ READ = """
 import json, sys
 from pyspark.sql import SparkSession
 import sparkcache
+from sparkcache.source.spark_version import has_spark
 
 builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
 spark = sparkcache.configure(builder).getOrCreate()
@@ -30,7 +31,14 @@ with sparkcache.plan(orders, orders):
 (node,) = sparkcache.stats(spark).collect()
 rest = reader.option("startingOffsets", '{"orders": "1:6"}').load(sys.argv[1])
 later = sorted(row.line for row in rest.collect())
-print(json.dumps([lines, count, node["gets"], later]))
+streamed = None
+if has_spark("4.2"):
+    stream = spark.readStream.format("sparkcache").option("connector", "lines")
+    rows = stream.option("topic", "orders").load(sys.argv[1])
+    query = rows.writeStream.format("memory").queryName("streamed")
+    query.trigger(availableNow=True).start().awaitTermination()
+    streamed = spark.table("streamed").count()
+print(json.dumps([lines, count, node["gets"], later, streamed]))
 spark.stop()
 """
 
@@ -79,7 +87,7 @@ def test_spark_reads_lines(installed: Path, tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    lines, count, gets, rest = json.loads(done.stdout.splitlines()[-1])
+    lines, count, gets, rest, streamed = json.loads(done.stdout.splitlines()[-1])
     assert sorted(lines) == [
         [1, 0, "first"],
         [1, 6, "second"],
@@ -88,4 +96,5 @@ def test_spark_reads_lines(installed: Path, tmp_path: Path) -> None:
     ]
     assert count == 4
     assert gets == 2, "each file is fetched once"
+    assert streamed in (4, None)
     assert rest == ["fourth", "second", "third"]

@@ -5,14 +5,23 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from sparkcache.errors import ConfigError
 from sparkcache.testing.contract.comparing import require
 
 if TYPE_CHECKING:
-    from sparkcache.connector import ChangeLog, Connector
+    from collections.abc import Mapping
+
+    from sparkcache.connector import Storage, TableConnector
 
 
-def check_change_log(log: ChangeLog, connector: Connector) -> None:
-    """Check the changes of a table from its beginning on."""
+def check_changes(
+    connector: TableConnector, storage: Storage, topic: str, options: Mapping[str, str]
+) -> None:
+    """Check the changes of a table from its beginning on, if it has a change log."""
+    try:
+        log = connector.change_log(storage, topic, options)
+    except ConfigError:  # it cannot be read as a stream
+        return
     begin, latest = log.beginning(), log.latest()
     for mark in (begin, latest):
         require(

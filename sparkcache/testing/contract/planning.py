@@ -95,10 +95,14 @@ def check_pin(
 
 
 def _check_columns(connector: Connector, schema: pa.Schema) -> None:
+    from pyspark.errors import PySparkTypeError
     from pyspark.sql.pandas.types import from_arrow_schema
 
     require(len(set(schema.names)) == len(schema.names), "names of columns occur once")
-    from_arrow_schema(schema)
+    try:
+        from_arrow_schema(schema, prefer_timestamp_ntz=True)
+    except PySparkTypeError as error:
+        raise AssertionError(f"Spark has a type for each column: {error}") from error
     columns = connector.entry_columns()
     require(
         all(columns) or not any(columns),

@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from sparkcache.testing import check_connector
@@ -63,4 +64,25 @@ def test_a_table_with_deleted_rows(lake: Lake) -> None:
     options = {"skipChangeCommits": "true"}
     rows, losses = check_connector(CONNECTOR, lake.storage(), "t", options)
     assert [row["id"] for row in rows] == list(range(30))
+    assert not losses
+
+
+def test_an_older_version(lake: Lake) -> None:
+    for first in (0, 20):
+        lake.write("t", rows_of(first, first + 20))
+    options = {"versionAsOf": "0"}
+    rows, _ = check_connector(CONNECTOR, lake.storage(), "t", options)
+    assert [row["id"] for row in rows] == list(range(20))
+
+
+def test_a_folder_of_parquet_files(lake: Lake) -> None:
+    for number in range(2):
+        folder = lake.directory / "t" / f"part={number}"
+        folder.mkdir(parents=True)
+        rows = rows_of(20 * number, 20 * number + 20).drop_columns("part")
+        pq.write_table(rows, folder / "a.parquet", row_group_size=7)
+    rows, losses = check_connector(CONNECTOR, lake.storage(), "t")
+    assert [(row["id"], row["part"]) for row in rows] == [
+        (value, value // 20) for value in range(40)
+    ]
     assert not losses

@@ -83,6 +83,11 @@ class OtherColumns(LinesConnector):
         return SCHEMA.append(pa.field("more", pa.string()))
 
 
+class NoTypeOfSpark(LinesConnector):
+    def schema(self, decoding: str) -> pa.Schema:
+        return SCHEMA.append(pa.field("more", pa.month_day_nano_interval()))
+
+
 class SharedRuns(LinesConnector):
     def runs(self, extent: Extent, run_bytes: int) -> Sequence[Run]:
         return [Run(run.first, extent.last) for run in super().runs(extent, run_bytes)]
@@ -247,6 +252,7 @@ def leaves_out_the_first(
         (PinsInPlace(), "pin() does not change the options"),
         (NarrowEntries(), "the entry column 'offset' is an int64"),
         (OtherColumns(), "batches begin with the columns of the schema"),
+        (NoTypeOfSpark(), "Spark has a type for each column"),
         (SharedRuns(), "runs() covers each entry"),
         (RunsOfAQuery(), "runs() depends on the extent and the size"),
         (ReadsOnce(), "the same rows however few bytes arrive"),
