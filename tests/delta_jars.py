@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pyspark
 import pytest
-from needs import lacks
+
+from tests.needs import lacks
 
 if TYPE_CHECKING:
     from pathlib import Path

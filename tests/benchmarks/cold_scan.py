@@ -26,7 +26,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import boto3
-import gateway
 from botocore.client import Config
 
 from sparkcache import CacheConfig
@@ -43,6 +42,7 @@ from sparkcache.source.batch.partitions import partition, run_slice, wanted
 from sparkcache.source.options import ScanOptions
 from sparkcache.storage import Traffic, open_storage
 from sparkcache.testing.s3_server import S3Server
+from tests.benchmarks import gateway
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -22,7 +22,6 @@ the jars.
 from __future__ import annotations
 
 import statistics
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -30,16 +29,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import record
-import remote
 from deltalake import write_deltalake
 from pyspark import StorageLevel
 from pyspark.sql import functions as F
 
 import sparkcache
-
-sys.path.append(str(Path(__file__).parents[1]))
-from delta_jars import COORDINATES, S3A, fetch_jars
+from tests.benchmarks import record, remote
+from tests.delta_jars import COORDINATES, S3A, fetch_jars
 
 if TYPE_CHECKING:
     from collections.abc import Callable

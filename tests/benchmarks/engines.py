@@ -31,7 +31,6 @@ import os
 import random
 import shutil
 import signal
-import sys
 import tempfile
 import time
 from contextlib import ExitStack, contextmanager
@@ -41,10 +40,6 @@ from math import inf
 from pathlib import Path
 from statistics import mean, median
 from typing import TYPE_CHECKING, Any
-
-import cold_scan
-import core
-import record
 
 from sparkcache import connector as connectors
 from sparkcache.cache import (
@@ -68,10 +63,8 @@ from sparkcache_pulsar.testing import (
     synthetic_topic,
     write_directory,
 )
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "integration"))
-
-from executor import TOPIC, Executor
+from tests.benchmarks import cold_scan, core, record
+from tests.integration.executor import TOPIC, Executor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

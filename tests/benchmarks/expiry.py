@@ -36,19 +36,12 @@ import resource
 import shutil
 import signal
 import statistics
-import sys
 import tempfile
 import time
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import record
-
-sys.path.append(str(Path(__file__).parents[1] / "integration"))
-
-from executor import TOPIC, Executor
 
 from sparkcache import CacheConfig
 from sparkcache.demand import Consumer, ReaderIdentity
@@ -67,6 +60,8 @@ from sparkcache.node.messages import (
 from sparkcache.node.packed_open import packed
 from sparkcache.node.service import Service
 from sparkcache_pulsar.testing import synthetic_topic, write_directory
+from tests.benchmarks import record
+from tests.integration.executor import TOPIC, Executor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -20,10 +20,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import cold_scan
-import record
-
 from sparkcache_pulsar.testing import Codec, synthetic_topic
+from tests.benchmarks import cold_scan, record
 
 TOPIC = "persistent://bench/pulsar/scan"
 VALUES_BYTES = 1 << 30

@@ -34,7 +34,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import record
 from pyspark.sql import SparkSession
 
 import sparkcache
@@ -42,6 +41,7 @@ from sparkcache.metrics import Metrics
 from sparkcache.source.driver.node_rpc import node_metrics
 from sparkcache.testing.s3_server import S3Server
 from sparkcache_pulsar.testing import synthetic_topic
+from tests.benchmarks import record
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -28,10 +28,9 @@ from functools import partial
 from statistics import mean
 from typing import TYPE_CHECKING, Any
 
-import record
-from workloads import WORKLOADS
-
 from sparkcache.simulate import belady
+from tests.benchmarks import record
+from tests.benchmarks.workloads import WORKLOADS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

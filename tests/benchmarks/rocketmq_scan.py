@@ -25,11 +25,9 @@ import time
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-import cold_scan
-import record
-
 from sparkcache_pulsar.testing import StoredObject
 from sparkcache_rocketmq.testing import QueueWriter, synthetic_messages
+from tests.benchmarks import cold_scan, record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

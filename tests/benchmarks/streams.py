@@ -26,11 +26,10 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import record
-import remote
 from pyspark.sql import functions as F
 
 import sparkcache
+from tests.benchmarks import record, remote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -19,13 +19,13 @@ from typing import Any
 import fastavro
 import msgspec
 import pyarrow as pa
-import record
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 from google.protobuf.message_factory import GetMessageClass
 
 from sparkcache_pulsar.schemas.decoders import decoder
 from sparkcache_pulsar.schemas.protobuf_files import message_descriptor, protobuf_spec
 from sparkcache_pulsar.schemas.spec import AVRO, JSON, Spec
+from tests.benchmarks import record
 
 PAYLOADS = 1024
 ROUNDS = 7

@@ -14,8 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from executor import TOPIC, Executor, digest, until
-from nodes import (
+
+from sparkcache.config import CacheConfig
+from sparkcache.demand import Consumer, Plan
+from sparkcache.errors import SourceError
+from sparkcache.model import Position
+from sparkcache_pulsar.testing import synthetic_topic, write_directory
+from tests.integration.executor import TOPIC, Executor, digest, until
+from tests.integration.nodes import (
     CONFIG,
     EITHER_ENGINE,
     RUNS,
@@ -26,12 +32,6 @@ from nodes import (
     stored_bytes,
     write_topic,
 )
-
-from sparkcache.config import CacheConfig
-from sparkcache.demand import Consumer, Plan
-from sparkcache.errors import SourceError
-from sparkcache.model import Position
-from sparkcache_pulsar.testing import synthetic_topic, write_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

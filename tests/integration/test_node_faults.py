@@ -9,13 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from executor import DEADLINE_S, TOPIC, Executor, digest, until
-from nodes import EITHER_ENGINE, RUNS, only_warning, processes
 
 from sparkcache.demand import Consumer, ReaderIdentity
 from sparkcache.model import Extent, ReadToken, Run
 from sparkcache.node.channel import BrokenChannelError, Channel
 from sparkcache.node.messages import PROTOCOL_VERSION, PackedOpen, PackedSlice, ToTask
+from tests.integration.executor import DEADLINE_S, TOPIC, Executor, digest, until
+from tests.integration.nodes import EITHER_ENGINE, RUNS, only_warning, processes
 
 
 @EITHER_ENGINE

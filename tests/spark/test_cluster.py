@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 
 import pyspark
 import pytest
-from browser import Browser
-from needs import SPARK_4_2
-from spark_topics import Topic, write
 
 from sparkcache.ui.jar import plugin_jar
+from tests.needs import SPARK_4_2
+from tests.spark.browser import Browser
+from tests.spark.spark_topics import Topic, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from delta_jars import COORDINATES, SPARKS, JarsMissingError, fetch_jars
 
 from sparkcache.source.spark_version import has_spark
+from tests.delta_jars import COORDINATES, SPARKS, JarsMissingError, fetch_jars
 
 pytestmark = pytest.mark.skipif(
     has_spark("4.3"), reason=f"delta-spark is there for Spark {', '.join(SPARKS)}"

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from delta_writer import DeltaSpark, delta_spark
 from pyspark.errors import PySparkException
+
+from tests.spark.delta_writer import DeltaSpark, delta_spark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from spark_topics import Topic
 
 import sparkcache
+from tests.spark.spark_topics import Topic
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

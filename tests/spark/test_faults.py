@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import functions as sf
-from spark_topics import MESSAGES, Topic
 
 from sparkcache.source.driver.node_rpc import node_metrics
 from sparkcache.source.spark_version import has_spark
 from sparkcache_pulsar.testing import synthetic_topic, write_directory
+from tests.spark.spark_topics import MESSAGES, Topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

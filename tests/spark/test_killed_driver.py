@@ -12,11 +12,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-import leaks
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
-from spark_topics import LEDGER_IDS, ordered, write
+
+from tests import leaks
+from tests.spark.spark_topics import LEDGER_IDS, ordered, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

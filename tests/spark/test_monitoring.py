@@ -16,7 +16,8 @@ from sparkcache.metric_names import HISTOGRAMS, NAMES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from spark_topics import Topic
+
+    from tests.spark.spark_topics import Topic
 
 pytestmark = pytest.mark.spark
 

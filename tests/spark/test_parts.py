@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from needs import SPARK_4_2
 from pyspark.errors import StreamingQueryException
-from spark_topics import TOPIC, Stream, Topic
 
 import sparkcache
 from sparkcache_pulsar.testing import (
@@ -17,6 +15,8 @@ from sparkcache_pulsar.testing import (
     ledger_objects,
     write_directory,
 )
+from tests.needs import SPARK_4_2
+from tests.spark.spark_topics import TOPIC, Stream, Topic
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,7 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from spark_topics import TOPIC, Topic, write
 
 import sparkcache
 from sparkcache import ConfigError
@@ -17,6 +16,7 @@ from sparkcache.simulate import simulate
 from sparkcache.source.driver.node_rpc import node_metrics
 from sparkcache.source.planning.plans import scans_of
 from sparkcache.trace import parse
+from tests.spark.spark_topics import TOPIC, Topic, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

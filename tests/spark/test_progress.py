@@ -13,7 +13,6 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
-from spark_topics import TOPIC
 
 import sparkcache
 from sparkcache import CacheConfig
@@ -22,6 +21,7 @@ from sparkcache.source.driver.registration import register
 from sparkcache.testing.s3_server import S3Server
 from sparkcache_pulsar import uploads
 from sparkcache_pulsar.testing import Entry, Message, ledger_objects
+from tests.spark.spark_topics import TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

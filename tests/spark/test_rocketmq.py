@@ -7,9 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from needs import SPARK_4_2
 from pyspark.errors import PySparkException
-from spark_topics import Stream, Topic
 
 import sparkcache
 from sparkcache.metrics import Metrics
@@ -17,6 +15,8 @@ from sparkcache.source.driver.node_rpc import node_metrics
 from sparkcache.source.planning.plans import scans_of
 from sparkcache.testing.s3_server import S3Server
 from sparkcache_rocketmq.testing import Layout, Message, QueueWriter
+from tests.needs import SPARK_4_2
+from tests.spark.spark_topics import Stream, Topic
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as sf
-from spark_topics import ENTRIES, LEDGER_IDS, MESSAGES, TOPIC, Topic
+
+from tests.spark.spark_topics import ENTRIES, LEDGER_IDS, MESSAGES, TOPIC, Topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable

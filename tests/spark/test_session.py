@@ -8,7 +8,6 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from spark_topics import Topic, write
 
 import sparkcache
 from sparkcache import CacheConfig, ConfigError
@@ -16,6 +15,7 @@ from sparkcache.metrics import Metrics
 from sparkcache.source.datasource import SparkCacheSource
 from sparkcache.source.driver.node_rpc import node_metrics
 from sparkcache.source.driver.registration import register
+from tests.spark.spark_topics import Topic, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

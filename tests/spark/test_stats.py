@@ -6,13 +6,13 @@ from dataclasses import fields
 from typing import TYPE_CHECKING
 
 import pytest
-from spark_topics import Topic, write
 
 import sparkcache
 from sparkcache import ConfigError
 from sparkcache.metric_names import HISTOGRAMS
 from sparkcache.metrics import Metrics
 from sparkcache.source.driver.node_rpc import node_metrics
+from tests.spark.spark_topics import Topic, write
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.errors import StreamingQueryException
-from spark_topics import LEDGER_IDS, TOPIC, Stream, Topic, ordered
 
 import sparkcache
 from sparkcache import ConfigError
 from sparkcache.source.driver.node_rpc import node_metrics, node_statuses
+from tests.spark.spark_topics import LEDGER_IDS, TOPIC, Stream, Topic, ordered
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,11 +6,11 @@ import logging
 from typing import TYPE_CHECKING
 
 import pytest
-from spark_topics import TOPIC, Topic, write
 
 import sparkcache
 from sparkcache.source.driver.node_rpc import node_metrics
 from sparkcache.source.planning.plans import scans_of
+from tests.spark.spark_topics import TOPIC, Topic, write
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,9 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from browser import Browser
 from py4j.protocol import Py4JError
-from spark_topics import TOPIC, write
 
 import sparkcache
 from sparkcache.metric_names import GAUGES, HISTOGRAMS, NAMES
@@ -22,6 +20,8 @@ from sparkcache.node.status import published
 from sparkcache.source.driver.node_rpc import node_metrics
 from sparkcache.testing.s3_server import S3Server
 from sparkcache_pulsar.testing import synthetic_topic
+from tests.spark.browser import Browser
+from tests.spark.spark_topics import TOPIC, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,10 +9,10 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from spark_topics import TOPIC, Topic
 
 import sparkcache
 from sparkcache_pulsar.testing import Entry, Message, ledger_objects, write_directory
+from tests.spark.spark_topics import TOPIC, Topic
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING
 import pyspark
 import pytest
 from pyspark.errors import PySparkException
-from spark_topics import Stream
 
 from sparkcache.errors import ConfigError
 from sparkcache.source import spark_version
 from sparkcache.source.spark_version import has_spark, require_spark
+from tests.spark.spark_topics import Stream
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
-    from spark_topics import Topic
+
+    from tests.spark.spark_topics import Topic
 
 
 @pytest.mark.parametrize(

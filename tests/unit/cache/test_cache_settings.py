@@ -6,9 +6,9 @@ import math
 from dataclasses import replace
 
 import pytest
-from cache_cases import PULSAR, ROOMY
 
 from sparkcache.cache import Settings, Ttl, resolve_ttl
+from tests.unit.cache.cache_cases import PULSAR, ROOMY
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,10 @@ import math
 from dataclasses import replace
 
 import pytest
-from cache_cases import PULSAR, ROCKETMQ, cache_of, key, keys, put
-from ttl_cases import DUAL_TTL, NINES, Steps
 
 from sparkcache.cache import Residency, RunCache, Ttl
+from tests.ttl_cases import DUAL_TTL, NINES, Steps
+from tests.unit.cache.cache_cases import PULSAR, ROCKETMQ, cache_of, key, keys, put
 
 
 def play(cache: RunCache[str], steps: Steps) -> None:

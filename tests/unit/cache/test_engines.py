@@ -7,10 +7,10 @@ from math import inf
 from typing import TYPE_CHECKING
 
 import pytest
-from cache_cases import key, keys, ledger, put
 
 from sparkcache.cache import Engine, Residency, Ring, RingCache, RunCache, Settings, Ttl
 from sparkcache.model import Slot
+from tests.unit.cache.cache_cases import key, keys, ledger, put
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from math import inf
 
 import pytest
-from cache_cases import PULSAR, key, keys
-from foresight import Exactly
 
 from sparkcache.cache import Policy, RunCache, Settings
 from sparkcache.model import RunKey, Slot
+from tests.unit.cache.cache_cases import PULSAR, key, keys
+from tests.unit.cache.foresight import Exactly
 
 ENDLESS = replace(PULSAR, create_s=1e9, expected_s=1e9)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from cache_cases import PULSAR, key
 
 from sparkcache.cache import PlannedCache, Policy, Settings
 from sparkcache.demand import (
@@ -16,6 +15,7 @@ from sparkcache.demand import (
     ReaderIdentity,
 )
 from sparkcache.model import Position, ReadToken, RunKey, Slot
+from tests.unit.cache.cache_cases import PULSAR, key
 
 TTL = replace(PULSAR, create_s=1e9, expected_s=1e9)
 SETTINGS = Settings(4, 100, TTL, Policy.NEXT_READ)

@@ -6,10 +6,10 @@ from dataclasses import replace
 from math import inf
 
 import pytest
-from cache_cases import key, keys, put
 
 from sparkcache.cache import Ring, RingCache, Settings, Ttl, resolve_ring
 from sparkcache.model import Segment, Slot
+from tests.unit.cache.cache_cases import key, keys, put
 
 KIB = 1024
 TEN = Settings(10 * KIB, 1_000, Ttl(inf, None, inf))

@@ -5,10 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from cache_cases import HOUR, PULSAR, ROOMY, cache_of, key, keys, ledger, put
 
 from sparkcache.cache import Residency, RunCache
 from sparkcache.model import Slot
+from tests.unit.cache.cache_cases import (
+    HOUR,
+    PULSAR,
+    ROOMY,
+    cache_of,
+    key,
+    keys,
+    ledger,
+    put,
+)
 
 
 def three(max_requeues: int = 5) -> RunCache[str]:

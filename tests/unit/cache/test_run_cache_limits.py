@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from cache_cases import HOUR, KILO, PULSAR, cache_of, key, keys, put
 
 from sparkcache.cache import Residency, RunCache
 from sparkcache.model import Slot
+from tests.unit.cache.cache_cases import HOUR, KILO, PULSAR, cache_of, key, keys, put
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,6 @@ from dataclasses import replace
 from math import inf
 
 import pytest
-from cache_cases import PULSAR
-from cache_cases import key as key_of
 
 from sparkcache.cache import PlannedCache, Policy, Settings
 from sparkcache.demand import (
@@ -19,6 +17,8 @@ from sparkcache.demand import (
     ReaderIdentity,
 )
 from sparkcache.model import Position, ReadToken, RunKey, Slot
+from tests.unit.cache.cache_cases import PULSAR
+from tests.unit.cache.cache_cases import key as key_of
 
 TTL = replace(PULSAR, create_s=1e9, after_read_s=5.0, expected_s=1e9)
 SETTINGS = Settings(8, 100, TTL, Policy.NEXT_READ, continue_s=30.0)

@@ -18,7 +18,7 @@ from sparkcache.testing.reading import discover
 from sparkcache_delta import DeltaConnector, pinned_files
 
 if TYPE_CHECKING:
-    from lake import Lake
+    from tests.unit.delta.lake import Lake
 
 CONNECTOR = DeltaConnector()
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
-from streamed_table import batches
 
 from sparkcache.errors import ConfigError
+from tests.unit.delta.streamed_table import batches
 
 if TYPE_CHECKING:
-    from lake import Lake
-    from streamed_table import Table
+    from tests.unit.delta.lake import Lake
+    from tests.unit.delta.streamed_table import Table
 
 ELEVEN = datetime(2026, 7, 31, 11, 0, 0, 5, UTC)
 FOUR_HOURS_LATER = ELEVEN.replace(hour=15)

@@ -10,13 +10,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
-from streamed_table import ALL, Table, batches
 
 from sparkcache.errors import SourceError
 from sparkcache_delta.evolution import changed, lost
+from tests.unit.delta.streamed_table import ALL, Table, batches
 
 if TYPE_CHECKING:
-    from lake import Lake
+    from tests.unit.delta.lake import Lake
 
 
 def test_columns_that_are_added_later(table: Table) -> None:

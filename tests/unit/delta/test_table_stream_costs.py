@@ -6,20 +6,19 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from streamed_table import ROWS, Table, batches
-from vector_table import VectorTable
 
 from sparkcache.errors import SourceError
 from sparkcache.testing.s3_server import S3Server
 from sparkcache_delta.footers import AT_ONCE
+from tests.unit.delta.streamed_table import ROWS, Table, batches
+from tests.unit.delta.vector_table import VectorTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from lake import Lake
-
     from sparkcache.source.streaming.change_reader import ChangeReader
+    from tests.unit.delta.lake import Lake
 
 
 class StoredTable:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from streamed_table import ALL, ROWS, Table, batches
 
 from sparkcache.errors import ConfigError, SourceError
 from sparkcache.testing.s3_server import S3Server
+from tests.unit.delta.streamed_table import ALL, ROWS, Table, batches
 
 if TYPE_CHECKING:
-    from lake import Lake
+    from tests.unit.delta.lake import Lake
 
 
 def test_rewritten_rows_are_not_new(table: Table) -> None:

@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
-from streamed_table import ROWS, Table, batches
 
 from sparkcache.demand import Consumers
 from sparkcache.errors import ConfigError
@@ -22,11 +21,12 @@ from sparkcache.model import Run, RunKey
 from sparkcache.source.datasource import SparkCacheSource
 from sparkcache.source.streaming import change_offsets
 from sparkcache.source.streaming.query_listener import reached
+from tests.unit.delta.streamed_table import ROWS, Table, batches
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lake import Lake
+    from tests.unit.delta.lake import Lake
 
 
 def test_all_rows_there_are_then_what_is_added(table: Table) -> None:

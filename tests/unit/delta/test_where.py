@@ -18,7 +18,7 @@ from sparkcache_delta.table import Bounds
 from sparkcache_delta.where import Where
 
 if TYPE_CHECKING:
-    from lake import Lake
+    from tests.unit.delta.lake import Lake
 
 NAN = float("nan")
 ROWS: dict[str, list[Any]] = {

@@ -5,7 +5,11 @@ from __future__ import annotations
 from math import inf
 
 import pytest
-from forecast_cases import (
+
+from sparkcache.demand import Consumer, Forecast, Plan
+from sparkcache.demand.speed import HALF_LIFE
+from sparkcache.model import Position
+from tests.unit.demand.forecast_cases import (
     RUNS,
     TOPIC,
     WHOLE,
@@ -17,10 +21,6 @@ from forecast_cases import (
     reader,
     until,
 )
-
-from sparkcache.demand import Consumer, Forecast, Plan
-from sparkcache.demand.speed import HALF_LIFE
-from sparkcache.model import Position
 
 
 def test_a_place_is_read_the_later_the_farther_it_is_from_its_reader() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from math import inf
 
 import pytest
-from forecast_cases import TOPIC, WHOLE
 
 from sparkcache.demand import (
     ExtentOffset,
@@ -17,6 +16,7 @@ from sparkcache.demand import (
 from sparkcache.demand.speed import HALF_LIFE, Speed
 from sparkcache.demand.topic_layout import TopicLayout
 from sparkcache.model import Ledger, ObjectId, Position, ReadToken, Run, RunKey
+from tests.unit.demand.forecast_cases import TOPIC, WHOLE
 
 
 def test_entries_of_an_extent_are_taken_to_be_of_one_size() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from node_world import CONFIG, RUNS, SIZE, TOPIC, FakePeer, World
 
 from sparkcache.demand import Consumer
 from sparkcache.demand import ReaderIdentity as ScanReader
@@ -22,6 +21,7 @@ from sparkcache.node.messages import (
     TopicMetricsReply,
 )
 from sparkcache.node.reader_session import ReaderSession
+from tests.unit.node.node_world import CONFIG, RUNS, SIZE, TOPIC, FakePeer, World
 
 
 def test_who_speaks_another_version_is_refused() -> None:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import hypothesis.strategies as st
 import pytest
-from effort import tries
 from hypothesis import given, settings
 
 from sparkcache.metrics import Metrics
@@ -31,6 +30,7 @@ from sparkcache.node.messages import (
     Served,
     ToTask,
 )
+from tests.effort import tries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

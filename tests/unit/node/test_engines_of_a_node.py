@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from node_world import CONFIG, RUNS, SIZE, TOPIC, World, plan, run_slice
 
 from sparkcache.metrics import Metrics
 from sparkcache.node.messages import Grant, Loaded, Served, ServedFromSegment, Streamed
+from tests.unit.node.node_world import CONFIG, RUNS, SIZE, TOPIC, World, plan, run_slice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

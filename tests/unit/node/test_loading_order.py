@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from node_world import CONFIG, RUNS, SIZE, World, key, run_slice
-
 from sparkcache.node.messages import Served
+from tests.unit.node.node_world import CONFIG, RUNS, SIZE, World, key, run_slice
 
 
 def test_readers_are_read_ahead_of_so_far_and_no_farther() -> None:

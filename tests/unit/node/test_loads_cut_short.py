@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from node_world import CONFIG, FAILURE, RUNS, SIZE, World
 
 from sparkcache.node.messages import KeepAlive, Refused, Served, Streamed
+from tests.unit.node.node_world import CONFIG, FAILURE, RUNS, SIZE, World
 
 
 def test_a_failed_load_is_made_once_more_then_every_waiter_is_told() -> None:

@@ -6,11 +6,11 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from node_world import CONFIG, RUNS, SIZE, STORED, World, plan
 
 from sparkcache.metric_names import GAUGES, HISTOGRAMS, NAMES, unit
 from sparkcache.metrics import Metrics
 from sparkcache.node.messages import Ended
+from tests.unit.node.node_world import CONFIG, RUNS, SIZE, STORED, World, plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from node_world import CONFIG, SIZE, Reader, World, plan
-
 from sparkcache.demand import NOT_BEGUN
 from sparkcache.node.messages import Served
+from tests.unit.node.node_world import CONFIG, SIZE, Reader, World, plan
 
 
 def consume(world: World, reader: Reader) -> None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from node_world import (
+
+from sparkcache.fetch.read_ahead_window import ONE_RUN, ReadAheadWindow
+from sparkcache.node.messages import Served
+from tests.unit.node.node_world import (
     CONFIG,
     SIZE,
     Reader,
@@ -15,9 +18,6 @@ from node_world import (
     plan,
     run_slice,
 )
-
-from sparkcache.fetch.read_ahead_window import ONE_RUN, ReadAheadWindow
-from sparkcache.node.messages import Served
 
 LEDGERS = 32
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from node_world import CONFIG, SIZE, STORED, TOPIC, World, plan
 
 from sparkcache.demand import Consumer, Plan
 from sparkcache.model import Position
@@ -15,6 +14,7 @@ from sparkcache.node.cache_settings import cache_settings
 from sparkcache.node.messages import QueryProgress
 from sparkcache.simulate import simulate
 from sparkcache.trace import Begin, Trace, parse
+from tests.unit.node.node_world import CONFIG, SIZE, STORED, TOPIC, World, plan
 
 if TYPE_CHECKING:
     from pathlib import Path

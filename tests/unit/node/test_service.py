@@ -5,9 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from node_world import CONFIG, RUNS, SIZE, TOPIC, World, knowing, run_slice
 
 from sparkcache.node.messages import Clear, Served, Streamed
+from tests.unit.node.node_world import (
+    CONFIG,
+    RUNS,
+    SIZE,
+    TOPIC,
+    World,
+    knowing,
+    run_slice,
+)
 
 
 def test_a_run_is_loaded_once_and_then_served_at_once() -> None:

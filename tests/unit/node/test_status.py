@@ -6,13 +6,12 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from node_world import CONFIG, STORED, TOPIC, FakePeer, World, plan
-
 from sparkcache.metric_names import NAMES
 from sparkcache.metrics import Metrics, TopicMetrics
 from sparkcache.node import status
 from sparkcache.node.messages import GetStatus, StatusReply
 from sparkcache.node.plan_progress import PlanProgress
+from tests.unit.node.node_world import CONFIG, STORED, TOPIC, FakePeer, World, plan
 
 
 def told(world: World) -> dict[str, Any]:

@@ -7,13 +7,13 @@ import math
 from dataclasses import replace
 
 import pytest
-from node_world import CONFIG, SIZE, World, key, plan, run_slice
-from ttl_cases import DUAL_TTL, Steps
 
 from sparkcache.cache import Ttl
 from sparkcache.config import CacheConfig
 from sparkcache.node.cache_settings import cache_settings
 from sparkcache.node.messages import GetMetrics, Served
+from tests.ttl_cases import DUAL_TTL, Steps
+from tests.unit.node.node_world import CONFIG, SIZE, World, key, plan, run_slice
 
 MANY = 300  # runs, which take three passes
 

@@ -10,7 +10,6 @@ from typing import Any
 import hypothesis.strategies as st
 import pyarrow as pa
 import pytest
-from effort import tries
 from hypothesis import HealthCheck, given, settings
 
 from sparkcache.errors import ConfigError
@@ -20,6 +19,7 @@ from sparkcache_pulsar.schemas.decoded import Decoded
 from sparkcache_pulsar.schemas.decoders import decoder
 from sparkcache_pulsar.schemas.definitions import MAX_DEPTH
 from sparkcache_pulsar.schemas.spec import AVRO, Spec
+from tests.effort import tries
 
 from .kinds import Kind, flat_records, kinds, records
 from .spark_schema import as_spark_has_it

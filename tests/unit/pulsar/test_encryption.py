@@ -6,7 +6,8 @@ import json
 from dataclasses import replace
 
 import pytest
-from effort import tries
+
+from tests.effort import tries
 
 pytest.importorskip("cryptography")
 

@@ -13,12 +13,12 @@ import hypothesis.strategies as st
 import msgspec
 import pyarrow as pa
 import pytest
-from effort import tries
 from hypothesis import given, settings
 
 from sparkcache_pulsar.schemas.decoded import Decoded
 from sparkcache_pulsar.schemas.decoders import decoder
 from sparkcache_pulsar.schemas.spec import JSON, Spec
+from tests.effort import tries
 
 from .kinds import EPOCH, Kind, records
 from .topics import read_values

@@ -11,12 +11,12 @@ from typing import Any
 import hypothesis.strategies as st
 import pyarrow as pa
 import pytest
-from effort import tries
 from hypothesis import given, settings
 
 from sparkcache_pulsar import PulsarConnector
 from sparkcache_pulsar.schemas.decoded import Decoded
 from sparkcache_pulsar.schemas.primitives import TYPES, primitive
+from tests.effort import tries
 
 from .kinds import EPOCH
 from .spark_schema import as_spark_has_it

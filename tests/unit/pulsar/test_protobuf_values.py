@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import hypothesis.strategies as st
 import pyarrow as pa
 import pytest
-from effort import tries
 from hypothesis import given, settings
 
 from sparkcache.errors import ConfigError
@@ -21,6 +20,7 @@ from sparkcache_pulsar.schemas.decoded import Decoded
 from sparkcache_pulsar.schemas.decoders import decoder
 from sparkcache_pulsar.schemas.protobuf_files import message_descriptor, protobuf_spec
 from sparkcache_pulsar.testing import bytes_field, varint_field
+from tests.effort import tries
 
 from .kinds import EPOCH, texts
 from .spark_schema import as_spark_has_it

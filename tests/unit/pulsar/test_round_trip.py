@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hypothesis.strategies as st
 import pytest
-from effort import tries
 from hypothesis import given, settings
 
 from sparkcache.errors import SourceError
 from sparkcache.testing import MemoryStorage, discover, read_topic
 from sparkcache_pulsar import PulsarConnector
 from sparkcache_pulsar.testing import Entry, ledger_objects
+from tests.effort import tries
 
 from .topics import (
     TOPIC,

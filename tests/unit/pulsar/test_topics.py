@@ -7,7 +7,6 @@ from typing import Any
 
 import hypothesis.strategies as st
 import pytest
-from effort import tries
 from hypothesis import given, settings
 
 from sparkcache.connector import Selection
@@ -16,6 +15,7 @@ from sparkcache.source.options import ScanOptions
 from sparkcache.testing import MemoryStorage
 from sparkcache_pulsar import PulsarConnector
 from sparkcache_pulsar.testing import Entry, Message
+from tests.effort import tries
 
 from .topics import TOPIC, TXN_ABORT, store
 

@@ -6,13 +6,13 @@ from itertools import pairwise
 
 import hypothesis.strategies as st
 import pytest
-from effort import tries
 from hypothesis import given, settings
 
 from sparkcache.model import Extent, Run
 from sparkcache_rocketmq.extents import OffsetSpan, runs
 from sparkcache_rocketmq.queue_index import Item
 from sparkcache_rocketmq.testing import Message
+from tests.effort import tries
 
 from .stores import RECORD_BYTES, Store, check_places, keys, log_bases, spans
 

@@ -16,7 +16,8 @@ import os
 import time
 
 import pytest
-from effort import tries
+
+from tests.effort import tries
 
 from .fuzzing import Case, check, original
 from .fuzzing import campaign as run_campaign

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from effort import tries
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkcache_rocketmq.testing import Codec, Message
+from tests.effort import tries
 
 from .logs import write
 from .stores import Store

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
-from stream_world import ALL, MESSAGES, TOPIC, World, all_of, batches, entries
 
 from sparkcache import connector as connectors
 from sparkcache.errors import ConfigError, SourceError
@@ -16,6 +15,15 @@ from sparkcache.model import Position
 from sparkcache.source.datasource import SparkCacheSource
 from sparkcache.source.options import ScanOptions
 from sparkcache.source.streaming import stream_offsets
+from tests.unit.source.stream_world import (
+    ALL,
+    MESSAGES,
+    TOPIC,
+    World,
+    all_of,
+    batches,
+    entries,
+)
 
 
 def test_all_there_is_in_one_batch(world: World) -> None:

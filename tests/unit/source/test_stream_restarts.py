@@ -6,9 +6,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from stream_world import ALL, TOPIC, World, all_of, batches, entries
 
 from sparkcache.errors import ConfigError, SourceError
+from tests.unit.source.stream_world import ALL, TOPIC, World, all_of, batches, entries
 
 if TYPE_CHECKING:
     from sparkcache.source.streaming.stream_reader import StreamReader
