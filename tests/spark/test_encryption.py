@@ -18,6 +18,7 @@ pytest.importorskip("cryptography")
 pytestmark = pytest.mark.spark
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "pulsar"
+DEPENDENT = "broker-4.0.8-chunks-transactions-encryption"
 PRIVATE_KEY = str(GOLDEN / "keys" / "test-only-private.pem")
 
 
@@ -25,7 +26,7 @@ PRIVATE_KEY = str(GOLDEN / "keys" / "test-only-private.pem")
 def topic(tmp_path: Path) -> Topic:
     """The topic that Pulsar's broker has offloaded."""
     directory = tmp_path / "bucket"
-    shutil.copytree(GOLDEN / "objects-later", directory)
+    shutil.copytree(GOLDEN / DEPENDENT / "objects", directory)
     return Topic(directory, "persistent://public/later/encrypted")
 
 

@@ -16,7 +16,7 @@ from sparkcache_pulsar.decoding import Decoding
 from sparkcache_pulsar.schemas.spec import MAX_TEXT_BYTES, ValueDecoding
 from sparkcache_pulsar.testing import Codec, Entry, Message
 
-from .golden import GOLDEN, bucket
+from .golden import PULSAR_4_0
 from .spark_schema import as_spark_has_it
 from .topics import TOPIC, Row, read_values, store
 
@@ -384,11 +384,11 @@ def test_columns_of_pairs_are_what_spark_takes() -> None:
 
 def golden(name: str, options: dict[str, str]) -> list[Any]:
     """Read what Pulsar's own client wrote with a schema."""
-    lines = (GOLDEN / "expected" / f"{name}.jsonl").read_text().splitlines()
-    topic = json.loads(lines[0])["topic"]
-    rows, losses = read_topic(CONNECTOR, bucket(), topic, options)
+    expected = PULSAR_4_0.messages(name)
+    topic = expected[0]["topic"]
+    rows, losses = read_topic(CONNECTOR, PULSAR_4_0.storage, topic, options)
     assert not losses
-    assert len(rows) == len(lines)
+    assert len(rows) == len(expected)
     return [row["value"] for row in rows]
 
 

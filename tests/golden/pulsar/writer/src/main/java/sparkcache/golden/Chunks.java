@@ -148,7 +148,7 @@ final class Chunks {
         }
         die(name, "golden-last", 1, Mix.random(35, 1_500));
         Expected.write(broker.client.newReader(Schema.BYTES).topic(main.topic(name)),
-                out.resolve("expected-newest").resolve(name + ".jsonl"), 4);
+                out.resolve("expected").resolve(name + ".jsonl"), 4);
         broker.offload(main.topic(name));
         main.stats(name, name);
         System.out.println(name + ": 4 rows");
