@@ -22,17 +22,18 @@ SETTINGS = Settings(10 * SIZE, 1_000, FOREVER, trigger=1, watermark=1)
 RING = replace(SETTINGS, ring=Ring(5 * SIZE))
 LISTS = replace(SETTINGS, ring=Ring(5 * SIZE, copies=False))
 
-ENGINES = {
+ENGINES: dict[str, Callable[..., Engine[str]]] = {
     "runs": lambda **more: RunCache[str](replace(SETTINGS, **more)),
     "ring": lambda **more: RingCache[str](replace(RING, **more)),
     "lists": lambda **more: RingCache[str](replace(LISTS, **more)),
 }
 
 
-@pytest.fixture(params=ENGINES.values(), ids=ENGINES)
+@pytest.fixture(params=ENGINES.values(), ids=list(ENGINES))
 def engine(request: pytest.FixtureRequest) -> Callable[..., Engine[str]]:
     """Makes an engine, with room for ten runs."""
-    return request.param
+    make: Callable[..., Engine[str]] = request.param
+    return make
 
 
 def test_what_was_put_is_found(engine: Callable[..., Engine[str]]) -> None:

@@ -39,7 +39,7 @@ def load(cache: PlannedCache[None], where: RunKey) -> bool:
     if fits:
         cache.insert(where, None, slot=Slot(1), now_s=0.0)
     cache.check(0.0)
-    return fits
+    return fits is not None
 
 
 def read(

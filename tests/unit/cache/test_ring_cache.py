@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import inf
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ TEN = Settings(10 * KIB, 1_000, Ttl(inf, None, inf))
 BOTH = pytest.mark.parametrize("copies", [True, False], ids=["copied", "listed"])
 
 
-def ring(segment_bytes: int, copies: bool = True, **more: object) -> RingCache[str]:
+def ring(segment_bytes: int, copies: bool = True, **more: Any) -> RingCache[str]:
     settings = replace(TEN, ring=Ring(segment_bytes, copies), **more)
     return RingCache(settings)
 

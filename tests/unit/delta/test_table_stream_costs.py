@@ -154,7 +154,8 @@ def test_rows_that_are_deleted_in_new_files(table: Table) -> None:
     reader = table.stream()
     start, end = batches(reader)
     assert table.ids(reader, start, end) == first
-    for deleted in ([], [0, 9]), ([], []), ([5],):
+    commits: list[tuple[list[int], ...]] = [([], [0, 9]), ([], []), ([5],)]
+    for deleted in commits:
         expected = written.append(*deleted)
         start, end = batches(reader, end)
         assert table.ids(reader, start, end) == expected

@@ -158,9 +158,10 @@ def test_another_table_in_its_place(table: Table, lake: Lake) -> None:
 )
 def test_a_checkpoint_of_another_source(table: Table, offset: Any, says: str) -> None:
     table.append()
+    end: Any = {**offset, "t": None}
     for planned in (
         lambda: table.stream().latestOffset(offset, ALL),
-        lambda: table.stream().partitions(offset, {**offset, "t": None}),
+        lambda: table.stream().partitions(offset, end),
     ):
         with pytest.raises(ConfigError, match=f"{says}.*another checkpointLocation"):
             planned()

@@ -209,6 +209,7 @@ class FakeLoader(FakePeer):
         answer, fd = self.sent.pop(0)
         if fd is not None:
             assert isinstance(answer, Grant)
+            assert answer.slot.segment is not None
             self.segments.add(answer.slot.segment)
         match answer:
             case Grant():
@@ -287,7 +288,8 @@ class Reader(FakePeer):
         assert (fd is None) == (message.segment is None)
         if message.segment is not None:
             self._segments.add(message.segment)
-        assert {slot.segment.number for slot in message.slots} <= self._segments
+        segments = {slot.segment for slot in message.slots}
+        assert all(it is not None and it.number in self._segments for it in segments)
         places = self._every[self._every.index(place) :]
         self._placed = dict(zip(places, message.slots, strict=False))
         self.mapped[place] = self._placed.pop(place)
@@ -405,6 +407,7 @@ class World:
 
     def write(self, slot: Slot, key: RunKey | None) -> None:
         """Write a run into a segment, over whatever is there; None: parts of one."""
+        assert slot.segment is not None
         number, size_bytes = slot.segment
         assert slot.offset + slot.size_bytes <= size_bytes
         content = self.content.setdefault(number, {})
@@ -415,6 +418,7 @@ class World:
 
     def read_at(self, slot: Slot) -> RunKey | None:
         """What lies there."""
+        assert slot.segment is not None
         return self.content[slot.segment.number].get(slot.offset)
 
     def loader(self) -> FakeLoader:

@@ -133,7 +133,9 @@ class Node:
             serve(channel, index)
 
 
-def hand_over(channel: Channel[Any], message: Served | Streamed, fd: int) -> None:
+def hand_over(
+    channel: Channel[Any], message: Served | ServedFromSegment | Streamed, fd: int
+) -> None:
     try:
         channel.send(message, fd)
     finally:

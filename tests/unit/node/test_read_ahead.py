@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from sparkcache.fetch import RunSlice
 from sparkcache.fetch.read_ahead_window import ONE_RUN, ReadAheadWindow
 from sparkcache.node.messages import Served
 from tests.unit.node.node_world import (
@@ -22,7 +23,7 @@ from tests.unit.node.node_world import (
 LEDGERS = 32
 
 
-def small(number: int) -> object:
+def small(number: int) -> RunSlice:
     """A whole ledger of one run."""
     return run_slice(number, 0, 1, runs=1)
 

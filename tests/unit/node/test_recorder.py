@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -25,7 +25,7 @@ def recorded(directory: Path) -> Trace:
     return parse(path.read_text().splitlines(), path.name)
 
 
-def recording(directory: Path, **settings: int) -> World:
+def recording(directory: Path, **settings: Any) -> World:
     world = World(replace(CONFIG, trace=str(directory), **settings))
     world.loader()
     return world

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import hypothesis.strategies as st
 from hypothesis import settings
@@ -35,7 +36,7 @@ RUNS = 8
 PLANS = {name: plan(name, *ends) for name, ends in {"a": (None,), "b": (3, 6)}.items()}
 STREAM = "run/query/stream"
 
-ENGINES = {
+ENGINES: dict[str, dict[str, Any]] = {
     "runs": {"engine": "runs"},
     "ring": {"engine": "ring", "segment_bytes": 4 * SIZE},
     "lists": {"engine": "ring", "segment_bytes": 4 * SIZE, "copy_entries": False},

@@ -152,7 +152,12 @@ def test_consumed_as_it_is() -> None:
 def payload(entry: Entry) -> bytes:
     """Return what a producer would have encrypted."""
     found = []
-    replace(entry, seal=lambda data: found.append(data) or data).encode()
+
+    def seal(data: bytes) -> bytes:
+        found.append(data)
+        return data
+
+    replace(entry, seal=seal).encode()
     return found[0]
 
 

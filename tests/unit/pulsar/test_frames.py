@@ -59,6 +59,9 @@ class Stream:
         self.position += len(chunk)
         return chunk
 
+    def close(self) -> None:
+        pass
+
 
 def block(entries: list[bytes], max_block_bytes: int = 1 << 20) -> tuple[bytes, Extent]:
     """A data object that is one block."""

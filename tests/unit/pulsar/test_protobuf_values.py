@@ -178,7 +178,8 @@ def build(value: dict[str, Any]) -> bytes:
         since = value["at"] - EPOCH
         message.at.seconds = since // dt.timedelta(seconds=1)
         message.at.nanos = since.microseconds * 1000 + 999
-    return message.SerializeToString()
+    encoded: bytes = message.SerializeToString()
+    return encoded
 
 
 @settings(max_examples=tries(33))

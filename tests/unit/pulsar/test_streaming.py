@@ -14,6 +14,7 @@ from sparkcache import testing
 from sparkcache.errors import ConfigError, SourceError
 from sparkcache.model import Extent
 from sparkcache.testing import MemoryStorage, read_topic
+from sparkcache.testing.memory_storage import MemoryStream
 from sparkcache_pulsar import PulsarConnector
 
 from .streaming import (
@@ -28,7 +29,7 @@ from .topics import TOPIC, store
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from sparkcache.connector import ByteStream, Snapshot
+    from sparkcache.connector import Snapshot
     from sparkcache.model import Loss, ObjectId
 
 LENIENT = {"failOnDataLoss": "false"}
@@ -246,7 +247,7 @@ class FailingStorage(MemoryStorage):
 
     doomed = ""
 
-    def open(self, object_id: ObjectId, offset: int, size_bytes: int) -> ByteStream:
+    def open(self, object_id: ObjectId, offset: int, size_bytes: int) -> MemoryStream:
         if object_id.uri.endswith(self.doomed) and self.doomed:
             self.remove(self.doomed)
             self.remove(f"{self.doomed}-index")

@@ -184,12 +184,16 @@ def blocks(
     return store(entries, max_block_bytes=140 + (longest + 12) * size)
 
 
+def _micros(time_ms: int | None) -> int | None:
+    return None if time_ms is None else time_ms * 1000
+
+
 def kept(
     storage: MemoryStorage, start: int | None, end: int | None, skew: str = "0s"
 ) -> range:
     (found,) = CONNECTOR.catalog(storage, {}).snapshot(TOPIC).ledgers
     extents = [(found.ledger, extent) for extent in found.extents]
-    times = tuple(None if ms is None else ms * 1000 for ms in (start, end))
+    times = _micros(start), _micros(end)
     return CONNECTOR.prune(storage, extents, times, {"maxTimeSkew": skew})
 
 

@@ -24,8 +24,8 @@ from pathlib import Path
 from sparkcache_rocketmq import codecs
 from sparkcache_rocketmq.testing import Codec, Message, coda
 
-from .logs import Found, Log, Row, write
-from .reference import CAP_BYTES, BadRecordError, read_record
+from .logs import Found, Log, write
+from .reference import CAP_BYTES, BadRecordError, Row, read_record
 
 MOST_BYTES = 64 << 20
 """What reading a damaged log may take beside what is there already."""

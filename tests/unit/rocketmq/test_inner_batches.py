@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -100,7 +102,7 @@ def test_a_record_that_seems_to_be_none_of_the_batch_is_not_there_twice() -> Non
     at = log.places[1][0] + 36
     log.data = log.data[:at] + bytes(4) + log.data[at + 4 :]
     for found in (log.read(), log.read_each(2), log.read(3)):
-        offsets = [row["__queueOffset"] for row in found.rows]
+        offsets: list[Any] = [row["__queueOffset"] for row in found.rows]
         assert sorted([*found.lost, *offsets]) == list(range(len(log.rows)))
 
 
