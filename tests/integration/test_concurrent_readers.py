@@ -112,7 +112,8 @@ def test_readers_of_overlapping_ranges_fetch_every_byte_once(
         )
 
     def read_together(number: int) -> str:
-        reading = read(number, *ranges[number], node.config)
+        first, stop = ranges[number]
+        reading = read(number, first, stop, node.config)
         begun = [next(reading)]
         all_started.wait()
         return digest(chain(begun, reading))

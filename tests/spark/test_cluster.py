@@ -243,7 +243,8 @@ def fetch(url: str) -> str:
     """What is answered; nothing if nobody does."""
     try:
         with urllib.request.urlopen(url, timeout=20) as answer:
-            return answer.read().decode()
+            content: bytes = answer.read()
+            return content.decode()
     except OSError:
         return ""
 
@@ -251,4 +252,5 @@ def fetch(url: str) -> str:
 def free_port() -> int:
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
-        return sock.getsockname()[1]
+        port: int = sock.getsockname()[1]
+        return port

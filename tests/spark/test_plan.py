@@ -263,7 +263,9 @@ def test_plans_of_threads_do_not_undo_each_other(
     def plan_often(_: int) -> None:
         for _ in range(4):
             with sparkcache.plan(orders) as planned:
-                assert planned.id in spark.conf.get("spark.sparkcache.plans", "")
+                plans = spark.conf.get("spark.sparkcache.plans", "")
+                assert plans is not None
+                assert planned.id in plans
 
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(plan_often, range(8)))

@@ -306,10 +306,10 @@ def test_every_byte_of_s3_once(
     assert counts == [4 * MESSAGES // 2, 4 * MESSAGES // 4]
     of_logs = [one for one in requests if "COMMIT_LOG" in one.key]
     probes = [one for one in of_logs if one.sent_bytes <= 128]
-    data = [one for one in of_logs if one.sent_bytes > 128]
-    assert sum(one.sent_bytes for one in data) == store.log_bytes
+    reads = [one for one in of_logs if one.sent_bytes > 128]
+    assert sum(one.sent_bytes for one in reads) == store.log_bytes
     logs = sum("COMMIT_LOG" in name for name in store.objects)
-    assert len(data) == logs
+    assert len(reads) == logs
     assert len(probes) == 2 * logs
     assert all(one.status == 206 for one in of_logs)
 

@@ -149,7 +149,7 @@ def test_a_stopped_query_is_not_waited_for(spark: SparkSession, stream: Stream) 
         assert fetched() == fetched() == stream.topic.size_bytes
         query = stream.start({"processingTime": "1 hour"}, maxBytesPerTrigger="1k")
         while not query.lastProgress:
-            query.awaitTermination(0.1)
+            query.awaitTermination(0.1)  # type: ignore[arg-type]  # Spark takes it
         fetched()
         assert fetched() == 0
         query.stop()

@@ -54,7 +54,8 @@ def get(spark: SparkSession, path: str) -> str:
     url = spark.sparkContext.uiWebUrl
     assert url is not None
     with urllib.request.urlopen(url + path, timeout=DEADLINE_S) as answer:
-        return answer.read().decode()
+        content: bytes = answer.read()
+        return content.decode()
 
 
 def counted(spark: SparkSession) -> Metrics:
@@ -69,7 +70,7 @@ def reported(spark: SparkSession) -> dict[str, Any]:
     end_s = time.monotonic() + DEADLINE_S
     while True:
         wanted = published(counted(spark))
-        told = json.loads(get(spark, "/sparkcache/json"))
+        told: dict[str, Any] = json.loads(get(spark, "/sparkcache/json"))
         executor = told["executors"][-1] if told["executors"] else {"metrics": {}}
         if wanted.items() <= executor["metrics"].items():
             return told
@@ -226,7 +227,9 @@ def test_of_very_many_executors_the_first_are_summed_up(spark: SparkSession) -> 
     name = "org.apache.spark.sparkcache.Reports"
     (constructor,) = loader.loadClass(name).getDeclaredConstructors()
     constructor.setAccessible(True)
-    nothing = spark.sparkContext._gateway.new_array(jvm.java.lang.Object, 0)
+    gateway = spark.sparkContext._gateway
+    assert gateway is not None
+    nothing = gateway.new_array(jvm.java.lang.Object, 0)
     reports = constructor.newInstance(nothing)
     for number in range(70):
         metrics = {"cache.gets": 1, "cache.held.bytes": 10, "cache.hit.ratio": 0.5}
