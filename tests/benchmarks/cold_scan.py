@@ -209,7 +209,7 @@ class Executor:
     Each scan is the only one in its plan, so the node lets go of what it has read.
     """
 
-    def __init__(self, topic: Topic, endpoint: str, **settings: int) -> None:
+    def __init__(self, topic: Topic, endpoint: str, **settings: Any) -> None:
         self._topic = topic
         self._options = ScanOptions.parse(topic.options | {"path": f"s3://{BUCKET}"})
         self._config = CacheConfig(

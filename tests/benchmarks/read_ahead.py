@@ -30,7 +30,7 @@ import random
 import statistics
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -181,7 +181,7 @@ class ReadAhead:
         self.set("ttlCreate", "1s")
         before = self.metrics()
         with ThreadPoolExecutor(1 + JUMPERS) as readers:
-            done = [readers.submit(self.read, topic, time.monotonic)]
+            done: list[Future[Any]] = [readers.submit(self.read, topic, time.monotonic)]
             done += [readers.submit(self.jump, topic, seed) for seed in range(JUMPERS)]
             for partition_read in done:
                 partition_read.result()
@@ -231,7 +231,8 @@ def seconds_of_last_job(spark: SparkSession) -> float:
     context.listenerBus().waitUntilEmpty()
     job = context.statusStore().jobsList(None).apply(0)
     end_ms = job.completionTime().get().getTime()
-    return (end_ms - job.submissionTime().get().getTime()) / 1000
+    spent_ms: int = end_ms - job.submissionTime().get().getTime()
+    return spent_ms / 1000
 
 
 if __name__ == "__main__":
