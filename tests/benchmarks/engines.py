@@ -279,25 +279,25 @@ def serve(listener: Any, told: Path) -> None:
     server = server_module._Server(loop, listener, config)
     store = server.service._store
     keys = iter(core.keys_of(TOPICS_HELD))
-    while not store.runs.counters.rotated:
+    while not store._runs.counters.rotated:
         key = next(keys)
         slot = store.reserve(key, 4 * KIB)
         assert slot is not None
         store.insert(key, slot, None, ahead=False)
-    assert len({run.key.ledger.topic for run in store.runs.runs()}) >= 95_000
+    assert len({run.key.ledger.topic for run in store._runs.runs()}) >= 95_000
     spent = Spent(store)
     begin = {"cpu_s": 0.0, "evicted": 0}
 
     def watch() -> None:
         spent.seconds = 0.0
         begin.update(
-            cpu_s=cold_scan.cpu_s(os.getpid()), evicted=store.runs.counters.rotated
+            cpu_s=cold_scan.cpu_s(os.getpid()), evicted=store._runs.counters.rotated
         )
 
     loop.add_signal_handler(signal.SIGUSR1, watch)
     loop.add_signal_handler(signal.SIGTERM, loop.stop)
     loop.run_forever()
-    evicted = store.runs.counters.rotated - begin["evicted"]
+    evicted = store._runs.counters.rotated - begin["evicted"]
     spent_s = cold_scan.cpu_s(os.getpid()) - begin["cpu_s"]
     told.write_text(json.dumps([spent.seconds, spent_s, evicted]))
     server.close()
@@ -308,11 +308,11 @@ class Spent:
 
     def __init__(self, store: RunStore) -> None:
         self.seconds = 0.0
-        runs: Any = store.runs
+        runs: Any = store._runs
         runs._evict = self._timed(runs._evict)
         runs._segments._rotate = self._timed(runs._segments._rotate)
         frees: Any = store
-        frees.free = self._timed(store.free)
+        frees._free = self._timed(store._free)
 
     def _timed(self, work: Callable[[Any], Any]) -> Callable[[Any], Any]:
         def timed(argument: Any) -> Any:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from sparkcache.config.setting import PolicyName
 from sparkcache.fetch import RunSlice
 from sparkcache.fetch.read_ahead_window import ONE_RUN, ReadAheadWindow
 from sparkcache.node.messages import Served
@@ -324,7 +325,7 @@ def test_partitions_that_are_begun_elsewhere_are_not_loaded_for_long() -> None:
 
 
 @pytest.mark.parametrize("policy", ["next-read", "expected-reads", "lru"])
-def test_what_was_read_goes_before_what_was_loaded_ahead(policy: str) -> None:
+def test_what_was_read_goes_before_what_was_loaded_ahead(policy: PolicyName) -> None:
     config = replace(CONFIG, policy=policy, max_bytes=8 * SIZE, trigger=1, watermark=1)
     world = World(config)
     world.loader()
