@@ -130,7 +130,9 @@ def test_a_reservation_given_back_leaves_nothing(
     cache.check()
 
 
-def test_what_was_not_reserved_is_refused(engine: Callable[..., Engine[str]]) -> None:
+def test_a_run_without_a_reservation_is_refused(
+    engine: Callable[..., Engine[str]],
+) -> None:
     cache = engine()
     with pytest.raises(ValueError, match="reserv"):
         cache.unreserve(Slot(SIZE))
@@ -226,7 +228,7 @@ def test_what_was_loaded_ahead_and_never_read_is_wasted(
     assert (cache.counters.wasted, cache.counters.wasted_bytes) == (1, SIZE)
 
 
-def test_a_life_that_is_capped_ends_for_readers_too(
+def test_a_capped_life_ends_for_readers_too(
     engine: Callable[..., Engine[str]],
 ) -> None:
     cache = engine(ttl=Ttl(inf, None, inf, max_life_s=5))
@@ -275,7 +277,9 @@ def test_a_raised_limit_is_used(engine: Callable[..., Engine[str]]) -> None:
     cache.check()
 
 
-def test_no_bytes_at_all_hold_nothing(engine: Callable[..., Engine[str]]) -> None:
+def test_a_limit_of_zero_bytes_holds_nothing(
+    engine: Callable[..., Engine[str]],
+) -> None:
     cache = engine()
     put(cache, key(0), SIZE)
     ring = cache.settings.ring and replace(cache.settings.ring, segment_bytes=0)

@@ -98,7 +98,7 @@ def test_the_end_of_a_plan_lets_go_of_what_nobody_else_waits_for() -> None:
     assert held(cache) == {key(0, topic="b")}
 
 
-def test_where_runs_shall_outlive_their_last_read_they_do() -> None:
+def test_runs_outlive_their_last_read_if_they_are_configured_to() -> None:
     cache: PlannedCache[None] = PlannedCache(
         replace(SETTINGS, drop_after_last_read=False)
     )

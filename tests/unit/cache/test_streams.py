@@ -140,7 +140,7 @@ def test_streams_at_different_positions_share_runs() -> None:
     assert world.held() == set()
 
 
-def test_a_stream_that_begins_soon_behind_another_finds_what_that_has_read() -> None:
+def test_a_stream_that_begins_soon_after_another_finds_what_it_has_read() -> None:
     """Unlike a plan, a cursor knows of nobody else."""
     world = World()
     assert world.batch(A, 1, 0, 40) == [0, 1, 2, 3]

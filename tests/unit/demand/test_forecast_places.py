@@ -139,7 +139,7 @@ def test_speed_is_a_share_in_what_goes_on() -> None:
     assert seldom.at(tick) == pytest.approx(10.0, rel=0.05)
 
 
-def test_who_stands_still_is_thought_slower_and_slower() -> None:
+def test_a_reader_that_stands_still_is_estimated_slower_and_slower() -> None:
     speed = Speed(0)
     assert speed.at(0) is None
     for tick in range(1, HALF_LIFE):

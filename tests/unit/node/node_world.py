@@ -116,7 +116,7 @@ class FakePeer:
 
 
 class FakeLoader(FakePeer):
-    """Does what it is told, one step at a time."""
+    """Does its work one step at a time."""
 
     def __init__(self, world: World) -> None:
         super().__init__()
@@ -155,7 +155,7 @@ class FakeLoader(FakePeer):
         return True
 
     def _look_ahead(self) -> None:
-        """Prepare and forget what it is told to."""
+        """Prepare and forget loads, as the node has asked."""
         while self.sent and isinstance(self.sent[0][0], (Prepare, Forget, Unmap)):
             message, _ = self.sent.pop(0)
             match message:
@@ -180,7 +180,7 @@ class FakeLoader(FakePeer):
         self._end()
 
     def die(self) -> None:
-        """Be of no use any more, and yet go on writing; see `end`."""
+        """Stop serving the node, but go on writing; see `end`."""
         self._world.loaders.remove(self)
         self._world.dying.append(self)
         self._world.service.handle(LoaderClosed(self))
@@ -368,11 +368,11 @@ class World:
     Attributes:
         tick_s: How far time goes on from one look at the clock to the next.
         loads: Every load that was begun.
-        prepared: Every load that a loader was told to prepare.
+        prepared: Every load that a loader was asked to prepare.
         decoded: First entries of the runs that were decoded, in order.
         open_fds: Descriptors that the service has not closed.
         content: What lies in segments, by number and offset.
-        dying: Loaders that are of no use any more, and have not ended.
+        dying: Loaders that serve the node no more, and have not ended.
 
     """
 

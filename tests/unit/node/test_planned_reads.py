@@ -142,7 +142,7 @@ def test_reads_without_a_plan_live_by_their_time() -> None:
     assert world.open_fds == set()
 
 
-def test_a_run_that_outlives_its_time_at_once_is_served_all_the_same() -> None:
+def test_a_run_that_expires_at_once_is_still_served() -> None:
     world = World(replace(CONFIG, ttl_create_s=0, ttl_after_read_s=0, ttl_s=0))
     world.loader()
     for _ in range(3):

@@ -37,7 +37,7 @@ def read_slowly(world: World, reader: Reader) -> None:
 
 
 def look_and_leave(world: World, readers: int, runs: int) -> None:
-    """Have readers of so many runs take the first, and leave."""
+    """Have readers of `runs` runs take the first one and leave."""
     for number in range(readers):
         reader = world.reader(run_slice(number, 0, runs))
         reader.ask()
@@ -194,7 +194,7 @@ def test_a_reader_that_goes_on_where_others_left_is_read_ahead_of() -> None:
     assert world.service.metrics().loaded_ahead - ahead == 3 + 2
 
 
-def test_who_reads_one_run_to_its_end_has_not_left() -> None:
+def test_a_reader_of_one_whole_run_has_not_left_early() -> None:
     world = World()
     world.loader()
     look_and_leave(world, 5, runs=1)

@@ -41,7 +41,7 @@ def read_twice(world: World) -> None:
     world.service.stop()
 
 
-def test_a_trace_tells_what_the_node_did(tmp_path: Path) -> None:
+def test_a_trace_shows_what_the_node_did(tmp_path: Path) -> None:
     world = recording(tmp_path)
     read_twice(world)
     trace = recorded(tmp_path)
@@ -54,7 +54,7 @@ def test_a_trace_tells_what_the_node_did(tmp_path: Path) -> None:
     assert outcome.gets == metrics.gets == 1
 
 
-def test_a_trace_tells_what_another_size_would_do(tmp_path: Path) -> None:
+def test_a_trace_shows_what_another_size_would_do(tmp_path: Path) -> None:
     world = recording(tmp_path)
     read_twice(world)
     smaller = replace(world.config, max_bytes=10 * SIZE)
@@ -62,7 +62,7 @@ def test_a_trace_tells_what_another_size_would_do(tmp_path: Path) -> None:
     assert outcome.loads == 20 + 10
 
 
-def test_a_trace_tells_each_batch_of_a_stream(tmp_path: Path) -> None:
+def test_a_trace_has_each_batch_of_a_stream(tmp_path: Path) -> None:
     """In one that knew the first alone, the second would be expected no more."""
     world = recording(tmp_path)
 

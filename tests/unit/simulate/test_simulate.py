@@ -1,4 +1,4 @@
-"""The real core over traces whose outcome can be told by hand."""
+"""The real core over traces whose outcome can be computed by hand."""
 
 from __future__ import annotations
 
