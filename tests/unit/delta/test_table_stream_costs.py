@@ -110,7 +110,7 @@ def test_a_stream_goes_on_where_footers_could_not_be_read(
 def test_files_that_are_looked_up_later_are_planned_with_the_first(
     table: Table,
 ) -> None:
-    """A file that was written before others may be committed behind them."""
+    """A file that was written before others may be committed after them."""
     table.appends(AT_ONCE + 1)
     reader = table.stream(maxRowsPerTrigger="1")
     start = reader.initialOffset()

@@ -167,7 +167,7 @@ def test_a_checkpoint_of_another_source(table: Table, offset: Any, says: str) ->
             planned()
 
 
-def test_a_checkpoint_of_what_has_a_name_and_a_table_without(table: Table) -> None:
+def test_a_checkpoint_of_a_named_table_for_a_table_without_a_name(table: Table) -> None:
     table.append()
     reader = table.stream(path=str(table.path), topic="")
     says = rf"and file://{table.path} means another topic: .* the path and options"

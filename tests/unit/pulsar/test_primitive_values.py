@@ -90,7 +90,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("type_", "payload"), WRONG)
-def test_what_is_no_value_is_told(type_: str, payload: bytes) -> None:
+def test_invalid_values_are_reported(type_: str, payload: bytes) -> None:
     found = decode(type_, None, payload, None)
     assert found.faults.keys() == {1}
     assert found.array.null_count == 3

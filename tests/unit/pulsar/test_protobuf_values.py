@@ -258,7 +258,9 @@ def test_unknown_fields_are_passed_over() -> None:
         ),
     ],
 )
-def test_what_is_no_message_is_told(files: bytes, message: str, payload: bytes) -> None:
+def test_invalid_messages_are_reported(
+    files: bytes, message: str, payload: bytes
+) -> None:
     begun = time.monotonic()
     found = decode(files, message, None, payload)
     assert time.monotonic() - begun < 1

@@ -66,16 +66,14 @@ def test_a_pattern(storage: MemoryStorage, pattern: str, found: list[str]) -> No
 @pytest.mark.parametrize(
     ("names", "pattern"), [(["persistent://shop/eu/order"], ""), ([], "orders")]
 )
-def test_what_is_not_there(
-    storage: MemoryStorage, names: list[str], pattern: str
-) -> None:
+def test_missing_topics(storage: MemoryStorage, names: list[str], pattern: str) -> None:
     with pytest.raises(
         ConfigError, match=r"no offloaded ledger.*found topics .*/orders"
     ):
         select(storage, *names, pattern=pattern)
 
 
-def test_one_of_several_that_is_not_there(storage: MemoryStorage) -> None:
+def test_one_missing_topic_of_several(storage: MemoryStorage) -> None:
     with pytest.raises(ConfigError, match="persistent://shop/eu/pizzas"):
         select(storage, TOPIC, "persistent://shop/eu/pizzas")
 
@@ -161,7 +159,7 @@ def test_offsets_of_a_topic_are_those_of_its_partitions() -> None:
         ('{"a//b": "1:2"}', "'a//b' is not a topic's name"),
     ],
 )
-def test_offsets_that_are_none(offsets: str, message: str) -> None:
+def test_invalid_offsets(offsets: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
         options(topic="orders", endingOffsets=offsets)
     assert str(caught.value).startswith(f"option endingOffsets={offsets!r}: ")
@@ -241,7 +239,7 @@ def test_a_block_that_begins_with_what_cannot_be_read() -> None:
 
 @pytest.mark.parametrize("bit", [23, 33, 40, 48, 54, 78])
 def test_a_block_that_begins_with_a_time_that_was_damaged(bit: int) -> None:
-    """Of which the checksum tells, and nothing else does."""
+    """Only the checksum shows it."""
     now = 1_700_000_000_000
     entries = [
         Entry((Message(b"x"),), publish_time_ms=now + 1_000 * second).encode()

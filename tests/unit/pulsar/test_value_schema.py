@@ -188,7 +188,7 @@ def test_a_schema_can_be_too_long() -> None:
         ),
     ],
 )
-def test_options_that_are_wrong(options: dict[str, str], message: str) -> None:
+def test_wrong_options(options: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         CONNECTOR.decoding(options)
 
@@ -312,7 +312,7 @@ def test_inline_pairs() -> None:
         pytest.param(b"\xff\xff\xff\xfe" + b"a" * 9, id="a key of -2 bytes"),
     ],
 )
-def test_what_is_no_pair_is_told(payload: bytes) -> None:
+def test_invalid_pairs_are_reported(payload: bytes) -> None:
     options = pair("INLINE") | {"mode": "PERMISSIVE"}
     entries = [Entry((Message(payload), Message(inline(b"a", b"\0\0\0\7"))))]
     (bad, good), losses = read_topic(CONNECTOR, store(entries), TOPIC, options)
@@ -322,7 +322,7 @@ def test_what_is_no_pair_is_told(payload: bytes) -> None:
 
 
 def test_separated_pairs() -> None:
-    """A tombstone has a key all the same."""
+    """A tombstone has a key, too."""
     messages = (
         Message(b"\0\0\0\7", key="a"),
         Message(None, key=b"b"),

@@ -1,4 +1,4 @@
-"""Whatever is damaged: each offset with its row, or told as lost.
+"""Whatever is damaged: each offset with its row, or reported as lost.
 
 What is asked for, and what cannot be, stands in fuzzing.py. To look for more, for
 FUZZ_SECONDS of the environment:
