@@ -70,7 +70,7 @@ def test_tasks_that_begin_together_elect_one_node(
 
 
 @EITHER_ENGINE
-def test_memory_that_a_killed_task_mapped_is_free_again(
+def test_memory_that_a_killed_task_mapped_is_freed(
     executor: Executor, content: str
 ) -> None:
     task = executor.start_task(runs=7, stdin=subprocess.PIPE)
@@ -200,7 +200,7 @@ def test_settings_of_a_later_stage_reach_the_node(executor: Executor) -> None:
         pytest.param(replace(CONFIG, max_life_s=1), id="maximum age"),
     ],
 )
-def test_memory_is_free_within_two_seconds_without_any_request(
+def test_memory_is_freed_within_two_seconds_without_any_request(
     executor: Executor, config: CacheConfig
 ) -> None:
     """No message is sent meanwhile: the test inspects the node's descriptors."""
@@ -214,7 +214,7 @@ def test_memory_is_free_within_two_seconds_without_any_request(
     assert metrics.evicted_by_ttl == metrics.inserts > 0
 
 
-def test_many_overdue_runs_are_free_just_as_soon(
+def test_many_overdue_runs_are_freed_just_as_soon(
     executor: Executor, tmp_path: Path
 ) -> None:
     """Eviction takes nine passes, which follow each other without a pause."""

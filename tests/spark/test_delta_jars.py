@@ -1,4 +1,4 @@
-"""Without the jars of delta-spark: which tests are skipped, and that CI tells."""
+"""Without the jars of delta-spark: which tests are skipped, and that CI fails."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_they_are_skipped_by_name_with_the_reason() -> None:
     assert "test_delta_spark.py" in said
 
 
-def test_they_fail_where_all_has_to_be_there() -> None:
+def test_they_fail_in_ci() -> None:
     said, counts = outcome(CI="true")
     assert counts.keys() == {"error"}
     assert counts["error"] > 10

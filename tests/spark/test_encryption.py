@@ -30,9 +30,7 @@ def topic(tmp_path: Path) -> Topic:
     return Topic(directory, "persistent://public/later/encrypted")
 
 
-def test_those_who_have_the_key_and_those_who_have_not(
-    spark: SparkSession, topic: Topic
-) -> None:
+def test_consumers_with_and_without_the_key(spark: SparkSession, topic: Topic) -> None:
     """They share no runs, in one application."""
     decrypted = topic.load(spark, privateKey=PRIVATE_KEY)
     consumed = topic.load(spark, cryptoFailureAction="CONSUME")
@@ -51,7 +49,7 @@ def test_those_who_have_the_key_and_those_who_have_not(
     assert {(row["key"], len(row["value"])) for row in keys} == {("golden-key", 256)}
 
 
-def test_a_key_that_is_missing_is_told(spark: SparkSession, topic: Topic) -> None:
+def test_a_missing_key_is_named(spark: SparkSession, topic: Topic) -> None:
     with pytest.raises(Exception, match="private key for 'golden-key'") as caught:
         topic.load(spark).collect()
     assert "cryptoFailureAction=consume" in str(caught.value)

@@ -103,11 +103,11 @@ def server() -> Iterator[S3Server]:
 
 @pytest.fixture
 def load(spark: SparkSession, server: S3Server) -> Iterator[Callable[[], DataFrame]]:
-    """Installs the source anew, and loads the topic."""
+    """Installs the source again, and loads the topic."""
     config = CacheConfig(endpoint=server.endpoint, path_style=True, region="us-east-1")
 
     def installed() -> DataFrame:
-        uploads._indexes.clear()  # this process reads them anew
+        uploads._indexes.clear()  # this process reads them again
         sparkcache.install(spark, config)
         reader = spark.read.format("sparkcache").option("topic", TOPIC)
         return reader.load(f"s3://{BUCKET}")

@@ -74,7 +74,7 @@ def test_notebooks_show_a_table(spark: SparkSession, tmp_path: Path) -> None:
     assert "hit_ratio" in of_nodes
 
 
-def test_there_are_three_ways_to_sum_up(spark: SparkSession) -> None:
+def test_there_are_three_ways_to_aggregate(spark: SparkSession) -> None:
     with pytest.raises(ConfigError, match="use one of node, topic, group"):
         sparkcache.stats(spark, by="tenant")
 
