@@ -245,7 +245,7 @@ class Executor:
 
     @contextmanager
     def planned(self, scans: int) -> Iterator[Plan]:
-        """Plan so many scans of all there is; in the end the node lets go of it."""
+        """Plan scans of the whole topic; in the end the node lets go of it."""
         self._plans += 1
         consumers = tuple(dict.fromkeys(part.consumer for part in self._parts))
         plan = Plan(str(self._plans), consumers * scans)

@@ -7,7 +7,7 @@ after another, from an S3 server that answers after 20 ms. Nearly all of the tab
 one column, and each job needs it: of a job that does not, Delta's reader would fetch
 little, while `columns` has to name what is wanted for all. delta-spark reads from the
 same server through Hadoop's S3A, in the same session, as it comes: its streams keep
-blocks that others ask for as well, so its file system is opened anew for each way.
+blocks that others ask for as well, so its file system is opened again for each way.
 
     seconds_over_delta      planned consumers / spark.read.format("delta")
     seconds_over_persist    / the latter with persist(MEMORY_ONLY), filled by the first
@@ -126,7 +126,7 @@ class Consumers:
         data = 0
         for turn in range(ROUNDS + 1):
             for way, run in ways.items():
-                self.begin_anew()
+                self.reopen()
                 began = time.perf_counter()
                 run()
                 if turn:
@@ -150,7 +150,7 @@ class Consumers:
             "first_scan_bytes": one,
         }
 
-    def begin_anew(self) -> None:
+    def reopen(self) -> None:
         """Have S3A forget what its streams keep of the way before, and be connected."""
         jvm: Any = self._spark._jvm
         jvm.org.apache.hadoop.fs.FileSystem.closeAll()
@@ -187,7 +187,7 @@ class Consumers:
         return self._spark.read.format("delta").load(S3A_TABLE)
 
     def sent_bytes(self, over: int = 0) -> int:
-        """Return the bytes of data files in answers of more than so many bytes."""
+        """Return the bytes of data files in answers above a size."""
         return sum(
             request.sent_bytes
             for request in self._server.requests()

@@ -220,11 +220,11 @@ def evict_share() -> dict[str, Any]:
         address = Address(executor)
         address.prepare()
         listener = address.listen()
-        told = executor / "told"
+        answer = executor / "answer"
         pid = os.fork()
         if not pid:
             try:
-                serve(listener, told)
+                serve(listener, answer)
             finally:
                 os._exit(0)
         listener.close()
@@ -235,7 +235,7 @@ def evict_share() -> dict[str, Any]:
         finally:
             os.kill(pid, signal.SIGTERM)
             os.waitpid(pid, 0)
-        spent_s, cpu_s, evicted = json.loads(told.read_text())
+        spent_s, cpu_s, evicted = json.loads(answer.read_text())
     assert evicted >= LOADED * 0.9
     return {
         "ring_evict_cpu_share_100k": round(spent_s / cpu_s, 5),
@@ -272,8 +272,8 @@ def read(executor: Path, topic: Path, slices: list[RunSlice]) -> None:
         assert run.batches[0].num_rows == 1
 
 
-def serve(listener: Any, told: Path) -> None:
-    """Be that node; in the end tell what it has spent since the signal."""
+def serve(listener: Any, answer: Path) -> None:
+    """Be that node; in the end answer what it has spent since the signal."""
     loop = asyncio.new_event_loop()
     config = replace(LONG, engine="ring", max_bytes=RING_BYTES)
     server = server_module._Server(loop, listener, config)
@@ -299,7 +299,7 @@ def serve(listener: Any, told: Path) -> None:
     loop.run_forever()
     evicted = store._runs.counters.rotated - begin["evicted"]
     spent_s = cold_scan.cpu_s(os.getpid()) - begin["cpu_s"]
-    told.write_text(json.dumps([spent.seconds, spent_s, evicted]))
+    answer.write_text(json.dumps([spent.seconds, spent_s, evicted]))
     server.close()
 
 

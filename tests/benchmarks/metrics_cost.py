@@ -65,7 +65,7 @@ def compare() -> dict[str, float]:
 
 
 class Session:
-    """A Spark session in a process of its own, which scans when it is told to."""
+    """A Spark session in a process of its own, which scans when it is asked to."""
 
     def __init__(self, case: str, directory: str) -> None:
         self._process = subprocess.Popen(
@@ -74,19 +74,19 @@ class Session:
             stdout=subprocess.PIPE,
             text=True,
         )
-        self._told()
+        self._answer_s()
 
     def scan(self) -> float:
         """Scan once; return the seconds."""
         assert self._process.stdin is not None
         print("scan", file=self._process.stdin, flush=True)
-        return self._told()
+        return self._answer_s()
 
     def close(self) -> None:
         """End it."""
         self._process.communicate()
 
-    def _told(self) -> float:
+    def _answer_s(self) -> float:
         assert self._process.stdout is not None
         return float(self._process.stdout.readline().split()[-1])
 

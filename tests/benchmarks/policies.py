@@ -1,4 +1,4 @@
-"""How much each policy reads from the storage, next to one who knows the future.
+"""How much each policy reads from the storage, next to one that knows the future.
 
     python tests/benchmarks/policies.py [--json] [--save]
 

@@ -159,7 +159,7 @@ final class Chunks {
         Between.Step stop = entry -> {
             if (entry == chunks) {
                 await(name, before + chunks);
-                throw new IllegalStateException("as told");
+                throw new IllegalStateException("on purpose");
             }
         };
         try (PulsarClient client = PulsarClient.builder().serviceUrl(broker.url).build();

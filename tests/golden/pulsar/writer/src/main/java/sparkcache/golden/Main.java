@@ -55,7 +55,7 @@ public final class Main {
 
     /** Arguments: the S3 endpoint, and an empty folder to write to. */
     public static void main(String[] args) {
-        // Some of the broker's threads are no daemons, so the end has to be told.
+        // Some of the broker's threads are no daemons, so the end has to be explicit.
         try {
             run(args);
             System.exit(0);
@@ -204,7 +204,7 @@ public final class Main {
             producer.send(new Second.Event());
         }
         finish("schema-json");
-        // The key of a pair goes into the partition key, base64 encoded; a key of null is told apart from no key.
+        // The key of a pair goes into the partition key, base64 encoded; a key of null differs from no key.
         for (boolean batching : new boolean[] {false, true}) {
             String name = batching ? "schema-pair-batched" : "schema-pair-single";
             try (Producer<KeyValue<String, String>> producer = broker.client
@@ -332,7 +332,7 @@ public final class Main {
         finish(name, name);
     }
 
-    /** Tells the expected rows first, while no object exists yet, and then offloads. */
+    /** Writes the expected rows first, while no object exists yet, and then offloads. */
     private void finish(String name, String file) throws Exception {
         int rows = Expected.write(broker.client, topic(name), out.resolve("expected").resolve(file + ".jsonl"));
         broker.offload(topic(name));

@@ -137,7 +137,7 @@ final class Transactions {
         main.finish(name);
     }
 
-    /** Offloaded while one transaction is open. Pulsar's reader stops before its first message, whatever comes behind. */
+    /** Offloaded while one transaction is open. Pulsar's reader stops before its first message, whatever follows. */
     private void undecided() throws Exception {
         String name = "txn-undecided";
         Transaction open = begin();
