@@ -238,9 +238,9 @@ class ServiceMachine(RuleBasedStateMachine):
                 reader.ask()
         for reader in list(world.readers):
             reader.finish()
-        world.settle()
         for loader in list(world.dying):
-            loader.end()
+            loader.end()  # whose memory a waiting loader may be granted
+        world.settle()
         world.configure(replace(self.config, max_bytes=0))
         world.advance(0)
         assert world.service.metrics().held_bytes == 0
