@@ -124,7 +124,7 @@ class RemovalQueue(Generic[V]):
                     passed_over.append(run)
                 case Verdict.REQUEUE:
                     self.requeue(run)
-                    self._counters.requeued_evicted += 1
+                    self._counters.requeued_by_size += 1
                     requeued.append(run)
                 case Verdict.REMOVE:
                     self.remove(run)

@@ -219,7 +219,7 @@ class RingCache(Engine[V]):
         if run is None or not self._is_overdue(run, now_s):
             return None
         self._remove([run])
-        self.counters.expired += 1
+        self.counters.evicted_by_ttl += 1
         return run
 
     def next_deadline_s(self) -> float | None:
@@ -257,7 +257,7 @@ class RingCache(Engine[V]):
         """
         overdue = [run for run in self.runs() if self._is_overdue(run, now_s)]
         self._remove(overdue)
-        self.counters.expired += len(overdue)
+        self.counters.evicted_by_ttl += len(overdue)
         self._settings = settings
         evicted = self._evict(self._segments.configure(settings))
         self._ceiling_bytes = max(settings.max_bytes, self.held_bytes)
@@ -282,8 +282,8 @@ class RingCache(Engine[V]):
         """Forget the runs that the segments have evicted."""
         for run in runs:
             self._forget(run)
-        self.counters.rotated += len(runs)
-        self.counters.removed_expected += sum(run.expected_reads > 0 for run in runs)
+        self.counters.evicted_by_ring += len(runs)
+        self.counters.evicted_unread += sum(run.expected_reads > 0 for run in runs)
         return runs
 
     def _remove(self, runs: list[CachedRun[V]]) -> None:

@@ -275,7 +275,7 @@ class RunCache(Engine[V]):
             else:
                 self._evictions.requeue(run)
                 self._expiry.start(run, now_s)
-                self.counters.requeued_expired += 1
+                self.counters.requeued_by_ttl += 1
             most_runs -= 1
             if most_runs <= 0 or most_bytes <= 0:
                 break
@@ -423,8 +423,8 @@ class RunCache(Engine[V]):
     def _finish_eviction(self, removed: list[CachedRun[V]]) -> list[CachedRun[V]]:
         for run in removed:
             self._forget(run)
-        self.counters.evicted += len(removed)
-        self._count_removed_expected(removed)
+        self.counters.evicted_by_size += len(removed)
+        self._count_evicted_unread(removed)
         return removed
 
     def _invalidate(self, runs: list[CachedRun[V]]) -> list[CachedRun[V]]:
@@ -451,8 +451,8 @@ class RunCache(Engine[V]):
             del self._topics[topic]
 
     def _count_expired(self, removed: list[CachedRun[V]]) -> None:
-        self.counters.expired += len(removed)
-        self._count_removed_expected(removed)
+        self.counters.evicted_by_ttl += len(removed)
+        self._count_evicted_unread(removed)
 
-    def _count_removed_expected(self, removed: list[CachedRun[V]]) -> None:
-        self.counters.removed_expected += sum(run.expected_reads > 0 for run in removed)
+    def _count_evicted_unread(self, removed: list[CachedRun[V]]) -> None:
+        self.counters.evicted_unread += sum(run.expected_reads > 0 for run in removed)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from sparkcache.metrics import Metrics
+from sparkcache.cache import Counters
+from sparkcache.metrics import METRICS, Metrics
 from sparkcache.node.plan_progress import PlanProgress
 from sparkcache.node.times import Times
 from sparkcache.node.topic_counts import TopicCounts
@@ -13,6 +15,8 @@ from sparkcache.node.topic_counts import TopicCounts
 if TYPE_CHECKING:
     from sparkcache.node.load_scheduler import LoadScheduler
     from sparkcache.node.run_store import RunStore
+
+_OF_CORE = [spec.name for spec in fields(Counters) if spec.name in METRICS]
 
 
 class Counts:
@@ -43,23 +47,14 @@ class Counts:
             **self.loads,
             **self.topics.totals(),
             **self.times.histograms(),
+            **{name: getattr(core, name) for name in _OF_CORE},
         }
         return Metrics(
             **counts,
             load_s=loads.load_s.histogram(),
-            evicted_by_size=core.evicted,
-            evicted_by_ttl=core.expired,
-            evicted_by_last_read=core.removed_by_last_read,
-            evicted_by_plan_end=core.removed_by_plan_end,
-            evicted_unread=core.removed_expected,
-            wasted=core.wasted,
-            wasted_bytes=core.wasted_bytes,
-            evicted_by_ring=core.rotated,
             evicted_explicitly=core.invalidated
-            - core.removed_by_last_read
-            - core.removed_by_plan_end,
-            requeued_by_ttl=core.requeued_expired,
-            requeued_by_size=core.requeued_evicted,
+            - core.evicted_by_last_read
+            - core.evicted_by_plan_end,
             runs=len(runs),
             kept_bytes=runs.kept_bytes,
             held_bytes=runs.held_bytes,

@@ -407,8 +407,7 @@ class Service:
             session.partition_read, session.slices[run_index[0]], run_index[1]
         )
         key = session.key(run_index)
-        count = self._counts.topics.for_topic(key.ledger.topic)
-        count.ask(session, run_index)
+        count = self._counts.topics.ask(key.ledger.topic, session, run_index)
         run = self._store.take(session.partition_read, key, now_s)
         if run is not None:
             if run.is_first_of_prefetched:
@@ -453,7 +452,7 @@ class Service:
         self._ahead.advance(session, self.config)
 
     def _count_inserted(self, run: CachedRun[int], span: RunSpan) -> None:
-        self._counts.topics.for_topic(run.key.ledger.topic).insert(run.size_bytes)
+        self._counts.topics.insert(run.key.ledger.topic, run.size_bytes)
         if run.ahead:
             self._counts.loads["loaded_ahead"] += 1
             self._ahead.loaded(run.key, span)
@@ -484,7 +483,7 @@ class Service:
         """Record that a run is no longer held."""
         self._ahead.removed(run)
         self._counts.times.evicted(run, self._now())
-        self._counts.topics.for_topic(run.key.ledger.topic).evict(run.size_bytes)
+        self._counts.topics.evict(run.key.ledger.topic, run.size_bytes)
 
 
 def _warn_about(ttl: Ttl) -> None:

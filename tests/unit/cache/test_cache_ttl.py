@@ -56,8 +56,8 @@ def test_dual_ttl(steps: Steps, at_s: float, held: bool) -> None:
     assert (cache.get(key(0), at_s) is not None) == held
     assert keys(cache.expire(at_s)) == [key(0)] * (not held)
     assert (len(cache), cache.held_bytes) == ((1, 1) if held else (0, 0))
-    assert cache.counters.expired == (not held)
-    assert cache.counters.evicted == 0
+    assert cache.counters.evicted_by_ttl == (not held)
+    assert cache.counters.evicted_by_size == 0
     cache.check()
 
 
@@ -102,7 +102,7 @@ def test_a_run_whose_time_is_over_takes_room_until_a_pass_but_is_not_found() -> 
     assert (len(cache), cache.kept_bytes) == (1, 7)
     assert len(cache.expire(180)) == 1
     assert (len(cache), cache.kept_bytes) == (0, 0)
-    assert cache.counters.expired == 1
+    assert cache.counters.evicted_by_ttl == 1
 
 
 def test_inserting_a_run_whose_time_is_over_takes_it_back_to_life() -> None:
@@ -247,7 +247,7 @@ def test_nothing_lives_longer_than_its_cap(
     assert cache.get(key(0), end_s) is None
     assert cache.mark_read(key(0), end_s) is None
     assert keys(cache.expire(end_s)) == [key(0)]
-    assert cache.counters.removed_expected == (expected_reads > 0)
+    assert cache.counters.evicted_unread == (expected_reads > 0)
     cache.check()
 
 
@@ -316,7 +316,7 @@ def test_a_short_pass_counts_what_it_spares_as_well() -> None:
     for index in range(4):
         put(cache, key(index), expected_reads=1)
     assert cache.expire(1, most_runs=3) == []
-    assert cache.counters.requeued_expired == 3
+    assert cache.counters.requeued_by_ttl == 3
     assert cache.is_behind(1)
     assert cache.next_deadline_s() == 1
 
@@ -353,5 +353,5 @@ def test_a_run_goes_before_its_turn_only_if_it_is_overdue() -> None:
     run = cache.expire_run(key(1), 180)
     assert run is not None
     assert run.key == key(1)
-    assert cache.counters.expired == 1
+    assert cache.counters.evicted_by_ttl == 1
     assert [key(0), key(2)] == keys(cache.runs())

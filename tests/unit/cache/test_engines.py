@@ -58,7 +58,7 @@ def test_the_oldest_goes_first_whatever_its_topic(
     assert keys(cache.runs()) == order[-len(cache) :]
     assert len(cache) >= 6
     counters = cache.counters
-    assert counters.evicted + counters.rotated == 40 - len(cache)
+    assert counters.evicted_by_size + counters.evicted_by_ring == 40 - len(cache)
     assert cache.held_bytes <= 10 * SIZE
     cache.check()
 
@@ -73,7 +73,7 @@ def test_what_makes_room_is_returned(engine: Callable[..., Engine[str]]) -> None
     assert evicted
     assert all(run.residency is Residency.GONE for run in evicted)
     assert set(keys(evicted)).isdisjoint(keys(cache.runs()))
-    assert cache.counters.removed_expected == (key(0) in keys(evicted))
+    assert cache.counters.evicted_unread == (key(0) in keys(evicted))
 
 
 def test_what_could_never_fit_evicts_nothing(
@@ -237,7 +237,7 @@ def test_a_life_that_is_capped_ends_for_readers_too(
     run = cache.expire_run(key(0), 5)
     assert run is not None
     assert run.key == key(0)
-    assert cache.counters.expired == 1
+    assert cache.counters.evicted_by_ttl == 1
     assert cache.is_idle
 
 

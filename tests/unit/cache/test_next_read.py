@@ -115,7 +115,7 @@ def test_what_nobody_is_expected_to_read_does_not_go_in_vain() -> None:
     cache.pin(mapped)
     assert cache.reserve(10, 0, B[3]) == (None, [])
     assert set(cache.runs()) == set(before)
-    assert cache.counters.evicted == 0
+    assert cache.counters.evicted_by_size == 0
     cache.check()
     cache.unpin(mapped)
     fits, evicted = cache.reserve(4, 0, B[3])

@@ -38,8 +38,8 @@ def three(max_requeues: int = 5) -> RunCache[str]:
 def test_eviction_by_priority(size_bytes: int, evicted: list[int]) -> None:
     cache = three()
     assert keys(cache.evict(size_bytes, 0)) == [key(index) for index in evicted]
-    assert cache.counters.evicted == len(evicted)
-    assert cache.counters.removed_expected == evicted.count(1)
+    assert cache.counters.evicted_by_size == len(evicted)
+    assert cache.counters.evicted_unread == evicted.count(1)
     cache.check()
 
 
@@ -101,7 +101,7 @@ def test_being_spared_begins_the_time_anew() -> None:
     run = cache.peek(key(0), 0.7)
     assert run is not None
     assert run.requeues == 1
-    assert cache.counters.requeued_evicted == 1
+    assert cache.counters.requeued_by_size == 1
 
 
 def test_pressure_spends_the_requeues_of_expected_runs() -> None:
@@ -113,7 +113,7 @@ def test_pressure_spends_the_requeues_of_expected_runs() -> None:
     assert left is not None
     assert left.requeues == 5
     assert keys(cache.expire(1)) == [key(1)]
-    assert cache.counters.removed_expected == 2
+    assert cache.counters.evicted_unread == 2
 
 
 @pytest.mark.parametrize("max_requeues", [0, 1, 5])
@@ -147,8 +147,8 @@ def test_expected_runs_survive_as_many_passes_as_they_may(max_requeues: int) -> 
         assert cache.expire(second) == []
         assert cache.peek(key(0), second)
     assert keys(cache.expire(max_requeues + 1)) == [key(0)]
-    assert cache.counters.requeued_expired == max_requeues
-    assert cache.counters.removed_expected == 1
+    assert cache.counters.requeued_by_ttl == max_requeues
+    assert cache.counters.evicted_unread == 1
 
 
 def test_an_expected_run_is_found_between_its_deadline_and_the_pass() -> None:
@@ -166,7 +166,7 @@ def test_once_its_last_reader_is_done_a_run_goes_at_the_next_pass() -> None:
     assert cache.mark_read(key(0), 1.6) == 0, "it stays at none"
     assert keys(cache.expire(2)) == [key(0)]
     assert cache.mark_read(key(0), 2) is None
-    assert cache.counters.removed_expected == 0
+    assert cache.counters.evicted_unread == 0
 
 
 def test_a_recently_accessed_run_lives_once_more_for_each_time_it_is() -> None:
@@ -243,7 +243,7 @@ def test_removal_takes_what_it_names_and_nothing_else() -> None:
     assert keys(cache.clear()) == [key(1, 1, "a"), key(0, 1, "a")]
     assert (len(cache), cache.held_bytes) == (0, 0)
     assert cache.counters.invalidated == 8
-    assert cache.counters.evicted == cache.counters.expired == 0
+    assert cache.counters.evicted_by_size == cache.counters.evicted_by_ttl == 0
     cache.check()
 
 

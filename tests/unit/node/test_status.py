@@ -8,11 +8,12 @@ from typing import Any
 
 from node_world import CONFIG, STORED, TOPIC, FakePeer, World, plan
 
-from sparkcache.metric_names import NAMES
-from sparkcache.metrics import Metrics, TopicMetrics
+from sparkcache.metrics import METRICS, Metrics, TopicMetrics
 from sparkcache.node import status
 from sparkcache.node.messages import StatusReply
 from sparkcache.node.plan_progress import PlanProgress
+
+NAMES = {field: metric.name for field, metric in METRICS.items()}
 
 
 def told(world: World) -> dict[str, Any]:
