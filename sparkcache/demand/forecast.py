@@ -16,10 +16,12 @@ run, from plans and cursors.
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import TYPE_CHECKING
+
+from cachetools import LRUCache
 
 from sparkcache.demand.cursor import Cursor, PartitionRead, ScanId
 from sparkcache.demand.expected_reads import ExpectedReads
@@ -76,8 +78,8 @@ class Forecast:
     def __init__(self) -> None:
         self._expected = ExpectedReads()
         self._topics: dict[str, _Topic] = {}
-        # Outlives `_topics`: runs may be held of a topic that nobody reads just now.
-        self._layouts: OrderedDict[str, TopicLayout] = OrderedDict()
+        # Of topics that nobody reads just now: runs of them may be held.
+        self._idle_layouts: LRUCache[str, TopicLayout] = LRUCache(_LAYOUTS_REMEMBERED)
         self._ended_streams: dict[str, Plan] = {}  # still in the forecast
         self._tick = 0
         self._passed_bytes = 0.0
@@ -237,7 +239,9 @@ class Forecast:
 
     def offset_of(self, key: RunKey) -> float:
         """Return the offset in its topic where a run begins, in stored bytes."""
-        layout = self._layouts.get(key.ledger.topic)
+        name = key.ledger.topic
+        topic = self._topics.get(name)
+        layout = self._idle_layouts.get(name) if topic is None else topic.layout
         return (
             layout.offset_of(Position(key.ledger.id, key.run.first)) if layout else 0.0
         )
@@ -276,6 +280,7 @@ class Forecast:
     def check(self) -> None:
         """Assert the invariants. For tests."""
         self._expected.check()
+        assert not self._idle_layouts.keys() & self._topics.keys()
         for topic in self._topics.values():
             assert topic.scans or topic.waiting
             for waiting in topic.waiting.values():
@@ -287,17 +292,9 @@ class Forecast:
     def _topic(self, name: str) -> _Topic:
         topic = self._topics.get(name)
         if topic is None:
-            layout = self._layouts.setdefault(name, TopicLayout())
-            self._layouts.move_to_end(name)
+            layout = self._idle_layouts.pop(name, None) or TopicLayout()
             topic = self._topics[name] = _Topic(layout)
-            while len(self._layouts) > max(_LAYOUTS_REMEMBERED, len(self._topics)):
-                self._forget_layout()
         return topic
-
-    def _forget_layout(self) -> None:
-        """Forget the least recently used layout of a topic that nobody reads."""
-        name = next(name for name in self._layouts if name not in self._topics)
-        del self._layouts[name]
 
     def _wait_for(self, plan: Plan) -> None:
         for consumer in plan.consumers:
@@ -346,4 +343,4 @@ class Forecast:
             if not cursor.is_open and not topic.is_planned(cursor):
                 del topic.scans[scan]
         if not topic.scans and not topic.waiting:
-            del self._topics[name]
+            self._idle_layouts[name] = self._topics.pop(name).layout
