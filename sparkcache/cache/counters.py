@@ -16,7 +16,7 @@ class Counters:
         refused: Reservations denied because the run could not fit.
         declined: Reservations denied because only runs read sooner could be evicted.
         invalidated: Runs removed at the request of the caller, which says why.
-        looked_at: Runs examined by passes, a measure of their work.
+        examined: Runs examined by passes, a measure of their work.
 
     """
 
@@ -24,7 +24,7 @@ class Counters:
     refused: int = 0
     declined: int = 0
     invalidated: int = 0
-    looked_at: int = 0
+    examined: int = 0
     evicted_by_size: int = 0
     evicted_by_ttl: int = 0
     evicted_by_last_read: int = 0

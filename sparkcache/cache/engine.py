@@ -115,7 +115,7 @@ class Engine(Protocol[V]):
     def next_deadline_s(self) -> float | None:
         """Return when `expire` will have work; None if never."""
 
-    def is_behind(self, now_s: float) -> bool:
+    def has_overdue(self, now_s: float) -> bool:
         """Return whether `expire` has overdue work."""
 
     def remove(self, key: RunKey) -> CachedRun[V] | None:

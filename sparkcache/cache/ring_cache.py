@@ -226,7 +226,7 @@ class RingCache(Engine[V]):
         """Return None: a ring never has runs to expire by time."""
         return None
 
-    def is_behind(self, now_s: float) -> bool:
+    def has_overdue(self, now_s: float) -> bool:
         """Return False: a ring never has overdue work."""
         return False
 

@@ -262,7 +262,7 @@ class RunCache(Engine[V]):
         """Remove overdue runs; requeue those with reads to come.
 
         Also evicts runs that a lowered limit could not evict at once. A pass ends early
-        once it has processed `most_runs` or removed `most_bytes`; see `is_behind`.
+        once it has processed `most_runs` or removed `most_bytes`; see `has_overdue`.
         """
         removed = []
         for run in self._expiry.overdue(now_s):
@@ -280,7 +280,7 @@ class RunCache(Engine[V]):
             if most_runs <= 0 or most_bytes <= 0:
                 break
         self._count_expired(removed)
-        return removed if self.is_behind(now_s) else removed + self._fit(now_s)
+        return removed if self.has_overdue(now_s) else removed + self._fit(now_s)
 
     def expire_run(self, key: RunKey, now_s: float) -> CachedRun[V] | None:
         """Remove one overdue run now; return None if missing or kept by a pass."""
@@ -295,7 +295,7 @@ class RunCache(Engine[V]):
         """Return when `expire` will have work; None if never."""
         return self._expiry.next_deadline_s()
 
-    def is_behind(self, now_s: float) -> bool:
+    def has_overdue(self, now_s: float) -> bool:
         """Return whether `expire` has work, as it ended early or was not called."""
         deadline_s = self._expiry.next_deadline_s()
         return deadline_s is not None and deadline_s <= now_s

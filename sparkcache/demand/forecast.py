@@ -246,7 +246,7 @@ class Forecast:
             layout.offset_of(Position(key.ledger.id, key.run.first)) if layout else 0.0
         )
 
-    def cuts(self, name: str) -> list[float]:
+    def breakpoints(self, name: str) -> list[float]:
         """Return the offsets at which the next reader changes, ascending.
 
         Between two of them, a larger offset is read later.
@@ -254,11 +254,13 @@ class Forecast:
         topic = self._topics.get(name)
         if topic is None:
             return []
-        cuts = {cut for cursor in topic.scans.values() for cut in cursor.cuts()}
+        found: set[float] = set()
+        for cursor in topic.scans.values():
+            found.update(cursor.breakpoints())
         for waiting in topic.waiting.values():
             for consumer in waiting.consumers:
-                cuts.update(topic.range_of(consumer))
-        return sorted(cuts)
+                found.update(topic.range_of(consumer))
+        return sorted(found)
 
     def ticks_until_read(self, name: str, offset: float) -> float:
         """Estimate the ticks until an offset is read next; infinite if it is not."""

@@ -23,7 +23,7 @@ class RunSlice:
             offset.
         start: Index of the first run to read.
         stop: Index after the last run to read.
-        at: Stored bytes of the topic before the extent.
+        topic_offset: Stored bytes of the topic before the extent.
 
     """
 
@@ -32,7 +32,7 @@ class RunSlice:
     runs: tuple[Run, ...]
     start: int
     stop: int
-    at: int = 0
+    topic_offset: int = 0
 
     def is_valid(self) -> bool:
         """Return whether the slice is not empty and within the runs of the extent."""

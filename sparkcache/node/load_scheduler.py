@@ -217,7 +217,7 @@ class LoadScheduler:
         job.pending = message
         if not job.has_decoded:
             job.has_decoded = True
-            self.load_s.see(job.last_heard_s - job.begun_s)
+            self.load_s.add(job.last_heard_s - job.begun_s)
 
     def skipped(self, peer: Peer, message: Skipped) -> None:
         """Record that a loader skipped a run."""

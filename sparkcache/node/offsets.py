@@ -18,9 +18,9 @@ _MAX_OFFSETS = 200_000  # about 100 bytes each
 class Offsets:
     """Offsets of runs by their first entry, for the extents used last."""
 
-    def __init__(self, most: int = _MAX_OFFSETS) -> None:
+    def __init__(self, max_offsets: int = _MAX_OFFSETS) -> None:
         self._extents: LRUCache[tuple[Ledger, Extent], dict[int, int]] = LRUCache(
-            most, getsizeof=len
+            max_offsets, getsizeof=len
         )
 
     def __repr__(self) -> str:

@@ -172,10 +172,10 @@ class RunStore:
         now_s = self._now()
         self.planned.expire_ended_streams(now_s)
         self.free(self.runs.expire(now_s, self._pass_runs, _PASS_BYTES))
-        if self._pending_settings is not None and not self.runs.is_behind(now_s):
+        if self._pending_settings is not None and not self.runs.has_overdue(now_s):
             self._change(self._pending_settings, now_s)
         self._drop_unused_segments()
-        return self.runs.is_behind(now_s)
+        return self.runs.has_overdue(now_s)
 
     def end(self, plan_ids: Iterable[str]) -> None:
         """Remove plans for good, and the runs that only they expected."""

@@ -466,7 +466,7 @@ class Service:
                 run_slice.ledger.id,
                 run_slice.extent.first,
                 run_slice.extent.last,
-                run_slice.at,
+                run_slice.topic_offset,
                 run_slice.extent.size_bytes,
             )
             for run_slice in scan.slices

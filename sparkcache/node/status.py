@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 LIMIT = "cache.limit.bytes"
 """The published name of the node's `maxBytes`, which stands beside its metrics."""
 
-MOST_TOPICS = 100
+MAX_TOPICS = 100
 
 
 def encode(
@@ -63,7 +63,7 @@ def published(metrics: Metrics) -> dict[str, float]:
 def most_served(topics: Sequence[TopicMetrics]) -> list[TopicMetrics]:
     """Return the most served topics, and one sum of all others."""
     ordered = sorted(topics, key=lambda topic: (not topic.topic, -topic.served_bytes))
-    listed, others = ordered[:MOST_TOPICS], ordered[MOST_TOPICS:]
+    listed, others = ordered[:MAX_TOPICS], ordered[MAX_TOPICS:]
     if others:
         rest = others.pop()
         for topic in others:

@@ -43,4 +43,4 @@ class Times:
         if values is None:
             bounds = getattr(_NOTHING, name).bounds
             values = self._values[name] = Values(bounds)
-        values.see(value)
+        values.add(value)

@@ -15,7 +15,7 @@ from sparkcache.metrics import METRICS, TopicMetrics
 if TYPE_CHECKING:
     from sparkcache.node.reader_session import ReaderSession
 
-MOST_TOPICS = 1000
+MAX_TOPICS = 1000
 
 _COUNTERS = [
     spec.name
@@ -28,12 +28,12 @@ class TopicCounts:
     """The counts of all topics of a node.
 
     Args:
-        most: How many topics are counted one by one.
+        max_topics: How many topics are counted one by one.
 
     """
 
-    def __init__(self, most: int = MOST_TOPICS) -> None:
-        self._most = most
+    def __init__(self, max_topics: int = MAX_TOPICS) -> None:
+        self._max_topics = max_topics
         self._topics: dict[str, TopicMetrics] = {}
         self._others = TopicMetrics()
 
@@ -51,7 +51,7 @@ class TopicCounts:
         count = self._topics.get(topic)
         if count is not None:
             return count
-        if len(self._topics) >= self._most:
+        if len(self._topics) >= self._max_topics:
             return self._others
         count = self._topics[topic] = TopicMetrics(topic=topic)
         return count

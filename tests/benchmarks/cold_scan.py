@@ -292,7 +292,7 @@ def _parts(options: ScanOptions, config: CacheConfig) -> Iterator[Part]:
                 for piece in pieces
             )
             scans.append(Scan(options.root, config, tuple(filter(None, slices))))
-        end = max(one.at + one.extent.size_bytes for one in scans[-1].slices)
+        end = max(one.topic_offset + one.extent.size_bytes for one in scans[-1].slices)
         yield from (Part(scan, consumer, end) for scan in scans)
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _VIEWED_WITHIN_S = 10.0
-_MOST_POINTS = 400
+_MAX_POINTS = 400
 
 _log = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ class AttachedTab:
             for name in PLOTTED
         ]
         self._points.append([time.time() * 1000, *sums])
-        if len(self._points) > _MOST_POINTS:
+        if len(self._points) > _MAX_POINTS:
             del self._points[1:-1:2]
         report = {"executors": statuses, "plotted": PLOTTED, "points": self._points}
         self._tab.update(json.dumps(report))

@@ -171,10 +171,10 @@ class RunCacheMachine(RuleBasedStateMachine):
     @rule(seconds=seconds)
     def expire(self, seconds: float) -> None:
         self.now_s += seconds
-        looked_at, before = self.cache.counters.looked_at, len(self.cache)
+        examined, before = self.cache.counters.examined, len(self.cache)
         self.same(self.cache.expire(self.now_s), self.slow.expire(self.now_s))
-        assert self.cache.counters.looked_at - looked_at <= self.bound(before) + 4
-        assert not self.cache.is_behind(self.now_s)
+        assert self.cache.counters.examined - examined <= self.bound(before) + 4
+        assert not self.cache.has_overdue(self.now_s)
 
     @rule(
         seconds=seconds,
@@ -185,8 +185,8 @@ class RunCacheMachine(RuleBasedStateMachine):
         self.now_s += seconds
         most = (self.now_s, most_runs, most_bytes)
         self.same(self.cache.expire(*most), self.slow.expire(*most))
-        is_behind = self.slow.next_over(self.now_s) is not None
-        assert self.cache.is_behind(self.now_s) == is_behind
+        has_overdue = self.slow.next_over(self.now_s) is not None
+        assert self.cache.has_overdue(self.now_s) == has_overdue
 
     @precondition(lambda self: self.slow.kept)
     @rule(data=st.data())
@@ -199,10 +199,10 @@ class RunCacheMachine(RuleBasedStateMachine):
 
     @rule(size_bytes=sizes)
     def evict(self, size_bytes: int) -> None:
-        looked_at, before = self.cache.counters.looked_at, len(self.cache)
+        examined, before = self.cache.counters.examined, len(self.cache)
         removed = self.cache.evict(size_bytes, self.now_s)
         self.same(removed, self.slow.shrink(size_bytes, 0, self.now_s))
-        assert self.cache.counters.looked_at - looked_at <= self.bound(before)
+        assert self.cache.counters.examined - examined <= self.bound(before)
 
     def bound(self, before: int) -> int:
         # Twice: after its time is over, a run may still stand in the way of a limit.
@@ -288,5 +288,5 @@ def test_removal_from_anywhere_in_the_queue_leaves_nothing(removed: int) -> None
     assert gone.deadlines is None
     assert gone not in cache.runs()
     assert len(cache.evict(100, 0)) == 7
-    assert cache.counters.looked_at == 7
+    assert cache.counters.examined == 7
     cache.check()

@@ -290,7 +290,7 @@ def test_who_maps_a_run_whose_life_ends_keeps_its_bytes() -> None:
 def test_short_passes_do_together_what_a_long_one_does() -> None:
     cache = cache_of(*[3] * 10, ttl=ROCKETMQ)
     passes = []
-    while cache.is_behind(180):
+    while cache.has_overdue(180):
         passes.append(keys(cache.expire(180, most_runs=4)))
     assert passes == [[key(n) for n in range(at, min(at + 4, 10))] for at in (0, 4, 8)]
     assert cache.held_bytes == 0
@@ -308,7 +308,7 @@ def test_short_passes_do_together_what_a_long_one_does() -> None:
 def test_a_pass_removes_so_many_bytes(most_bytes: float, removed: int) -> None:
     cache = cache_of(*[30] * 5, ttl=ROCKETMQ)
     assert len(cache.expire(180, most_bytes=most_bytes)) == removed
-    assert cache.is_behind(180) == (removed < 5)
+    assert cache.has_overdue(180) == (removed < 5)
 
 
 def test_a_short_pass_counts_what_it_spares_as_well() -> None:
@@ -317,7 +317,7 @@ def test_a_short_pass_counts_what_it_spares_as_well() -> None:
         put(cache, key(index), expected_reads=1)
     assert cache.expire(1, most_runs=3) == []
     assert cache.counters.requeued_by_ttl == 3
-    assert cache.is_behind(1)
+    assert cache.has_overdue(1)
     assert cache.next_deadline_s() == 1
 
 

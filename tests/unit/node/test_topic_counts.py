@@ -14,7 +14,7 @@ def test_what_topics_count_are_metrics_of_the_node() -> None:
 
 
 def test_topics_beyond_the_most_are_counted_together() -> None:
-    counts = TopicCounts(most=2)
+    counts = TopicCounts(max_topics=2)
     for number in range(5):
         counts.set_group(f"topic-{number}", "shop/eu")
         counts.insert(f"topic-{number}", 10 + number)
@@ -30,7 +30,7 @@ def test_topics_beyond_the_most_are_counted_together() -> None:
 
 
 def test_there_are_no_others_as_long_as_there_is_room() -> None:
-    counts = TopicCounts(most=1)
+    counts = TopicCounts(max_topics=1)
     counts.for_topic("topic").hits += 1
     assert counts.records() == (TopicMetrics(topic="topic", hits=1),)
 

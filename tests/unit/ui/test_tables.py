@@ -31,7 +31,7 @@ def test_values_are_shown_with_their_unit(
 
 def test_a_row_has_every_metric() -> None:
     load_s = Values(TIMES_S)
-    load_s.see(0.3)
+    load_s.add(0.3)
     row = node_row("n", Metrics(requests=4, hits=1, load_s=load_s.histogram()))
     assert (row["node"], row["requests"], row["hit_ratio"]) == ("n", 4, 0.25)
     assert (row["load_s_mean"], row["load_s_p99"]) == (0.3, 0.5)
