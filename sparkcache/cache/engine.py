@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sparkcache.cache.counters import Counters
     from sparkcache.cache.memory_accounting import MemoryAccounting
     from sparkcache.cache.settings import Settings
-    from sparkcache.model import Ledger, RunKey, Slot
+    from sparkcache.model import RunKey, Slot
 
 V = TypeVar("V")
 
@@ -120,9 +120,6 @@ class Engine(Protocol[V]):
 
     def remove(self, key: RunKey) -> CachedRun[V] | None:
         """Remove a run even if reads are expected; return None if it is missing."""
-
-    def invalidate_ledger(self, ledger: Ledger) -> list[CachedRun[V]]:
-        """Remove all runs of a ledger."""
 
     def invalidate_topic(self, topic: str) -> list[CachedRun[V]]:
         """Remove all runs of all ledgers of a topic."""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from sparkcache.cache.settings import Settings
-    from sparkcache.model import Ledger, RunKey, Slot
+    from sparkcache.model import RunKey, Slot
 
 V = TypeVar("V")
 
@@ -236,10 +236,6 @@ class RingCache(Engine[V]):
         if run is not None:
             self._invalidate([run])
         return run
-
-    def invalidate_ledger(self, ledger: Ledger) -> list[CachedRun[V]]:
-        """Remove all runs of a ledger."""
-        return self._invalidate([r for r in self.runs() if r.key.ledger == ledger])
 
     def invalidate_topic(self, topic: str) -> list[CachedRun[V]]:
         """Remove all runs of all ledgers of a topic."""

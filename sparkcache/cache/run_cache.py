@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from sparkcache.cache.next_read import ReadForecast
     from sparkcache.cache.settings import Settings
-    from sparkcache.model import Ledger, RunKey
+    from sparkcache.model import RunKey
 
 V = TypeVar("V")
 
@@ -315,11 +315,6 @@ class RunCache(Engine[V]):
         if run is not None:
             self._invalidate([run])
         return run
-
-    def invalidate_ledger(self, ledger: Ledger) -> list[CachedRun[V]]:
-        """Remove all runs of a ledger."""
-        runs = self._topics.get(ledger.topic, ())
-        return self._invalidate([run for run in runs if run.key.ledger == ledger])
 
     def invalidate_topic(self, topic: str) -> list[CachedRun[V]]:
         """Remove all runs of all ledgers of a topic."""

@@ -209,7 +209,7 @@ class RunCacheMachine(RuleBasedStateMachine):
         return 2 * (before + 1) * (self.cache.settings.max_requeues + 2)
 
     @rule(
-        what=st.sampled_from(("run", "run", "run", "ledger", "topic", "all")),
+        what=st.sampled_from(("run", "run", "run", "topic", "topic", "all")),
         where=run_keys,
     )
     def invalidate(self, what: str, where: RunKey) -> None:
@@ -218,9 +218,6 @@ class RunCacheMachine(RuleBasedStateMachine):
             case "run":
                 removed = [run for run in [self.cache.remove(where)] if run]
                 slow = [run for run in kept if run.key == where]
-            case "ledger":
-                removed = self.cache.invalidate_ledger(where.ledger)
-                slow = [run for run in kept if run.key.ledger == where.ledger]
             case "topic":
                 topic = where.ledger.topic
                 removed = self.cache.invalidate_topic(topic)

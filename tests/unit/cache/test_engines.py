@@ -7,7 +7,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 import pytest
-from cache_cases import key, keys, ledger, put
+from cache_cases import key, keys, put
 
 from sparkcache.cache import Engine, Residency, Ring, RingCache, RunCache, Settings, Ttl
 from sparkcache.model import Slot
@@ -194,7 +194,7 @@ def test_expected_reads_are_counted_down(engine: Callable[..., Engine[str]]) -> 
         cache.set_expected(key(0), -1, 0)
 
 
-def test_runs_are_found_by_topic_and_ledger(
+def test_runs_are_found_by_topic(
     engine: Callable[..., Engine[str]],
 ) -> None:
     cache = engine()
@@ -202,9 +202,8 @@ def test_runs_are_found_by_topic_and_ledger(
         put(cache, key(index, number, topic), SIZE)
     assert cache.keys_of(["a", "c"]) == [key(0), key(1, 1), key(3, topic="c")]
     assert cache.keys_of([]) == []
-    assert keys(cache.invalidate_ledger(ledger(1))) == [key(1, 1)]
     assert keys(cache.invalidate_topic("b")) == [key(2, topic="b")]
-    assert set(keys(cache.clear())) == {key(0), key(3, topic="c")}
+    assert set(keys(cache.clear())) == {key(0), key(1, 1), key(3, topic="c")}
     assert cache.counters.invalidated == 4
     assert cache.is_idle
     cache.check()
