@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from sparkcache.config import CacheConfig
     from sparkcache.errors import ConfigError, SourceError
     from sparkcache.source.driver.attach import attach_ui
+    from sparkcache.source.driver.clear import clear
     from sparkcache.source.driver.session import configure, install
     from sparkcache.source.driver.stats import stats
     from sparkcache.source.planning.plans import plan
@@ -24,6 +25,7 @@ __all__ = [
     "ConfigError",
     "SourceError",
     "attach_ui",
+    "clear",
     "configure",
     "install",
     "plan",
@@ -35,6 +37,7 @@ _MODULES = {
     "ConfigError": "sparkcache.errors",
     "SourceError": "sparkcache.errors",
     "attach_ui": "sparkcache.source.driver.attach",
+    "clear": "sparkcache.source.driver.clear",
     "configure": "sparkcache.source.driver.session",
     "install": "sparkcache.source.driver.session",
     "plan": "sparkcache.source.planning.plans",

@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sparkcache.config import CacheConfig, option_name
+from sparkcache.config import CacheConfig, scan_option_names, settings_of
 from sparkcache.metrics import METRICS
 from sparkcache.node.status import LIMIT
 from sparkcache.ui.plotted import PLOTTED
@@ -49,19 +48,18 @@ _POLICIES = {
 
 def settings() -> str:
     """Return the table of all settings, from `CacheConfig`."""
-    names = {option_name(spec) for spec in fields(CacheConfig)}
-    conf = CacheConfig().to_conf()
+    settings = settings_of(CacheConfig)
+    names = {setting.option for setting in settings}
     rows = []
-    for spec in fields(CacheConfig):
-        name = option_name(spec)
-        default = conf["spark.sparkcache." + name]
+    for setting in settings:
+        default = setting.show(setting.default)
         rows.append(
             (
-                f"`{name}`",
+                f"`{setting.option}`",
                 f"`{default}`" if default else "",
-                "scan" if spec.metadata["scan"] else "node",
-                f"`{spec.name}`",
-                _quoted(spec.metadata["doc"].removesuffix(" (scan)"), names),
+                "scan" if setting.option in scan_option_names() else "node",
+                f"`{setting.name}`",
+                _quoted(setting.doc, names),
             )
         )
     return _table(("setting", "default", "scope", "field", "meaning"), rows)

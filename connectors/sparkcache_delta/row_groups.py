@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
 
 from sparkcache_delta.table import Bounds
 
@@ -29,8 +31,15 @@ def bounds(
         if name is None or statistics is None:
             continue
         nulls = statistics.null_count if statistics.has_null_count else None
-        if statistics.has_min_max:
-            known[name] = Bounds(statistics.min, statistics.max, nulls)
-        else:
-            known[name] = Bounds(nulls=nulls)
+        known[name] = Bounds(*_min_max(statistics), nulls)
     return known
+
+
+def _min_max(statistics: pq.Statistics) -> tuple[Any, Any]:
+    """Return the smallest and the largest value; None if unknown."""
+    if not statistics.has_min_max:
+        return None, None
+    try:
+        return statistics.min, statistics.max
+    except pa.ArrowNotImplementedError:  # PyArrow 18, decimals stored as INT32
+        return None, None

@@ -48,7 +48,7 @@ class DirectReader:
     def _begin(self, connector: Connector, run_slice: RunSlice) -> Generator[RawRun]:
         if self._storage is None:
             self._storage = open_storage(
-                self._scan.root, self._scan.config, self.traffic
+                self._scan.root, self._scan.storage, self.traffic
             )
         extent = run_slice.extent
         load = Load(

@@ -7,12 +7,12 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from sparkcache.fetch.load import begin
-from sparkcache.storage import Traffic, open_storage, storage_settings
+from sparkcache.storage import Traffic, open_storage
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from sparkcache.config import CacheConfig
+    from sparkcache.config import StorageConfig
     from sparkcache.connector import ByteStream, Storage
     from sparkcache.fetch.load import Load
 
@@ -35,9 +35,11 @@ class Opener:
     def __repr__(self) -> str:
         return f"Opener({len(self._prepared)} prepared)"
 
-    def prepare(self, number: int, root: str, config: CacheConfig, load: Load) -> None:
+    def prepare(
+        self, number: int, root: str, config: StorageConfig, load: Load
+    ) -> None:
         """Request a load that will be opened, or forgotten, by its number."""
-        storage = self._storage(root, storage_settings(config))
+        storage = self._storage(root, config)
         self._prepared[number] = self._pool.submit(begin, storage, load)
 
     def forget(self, number: int) -> None:
@@ -45,20 +47,20 @@ class Opener:
         self._prepared.pop(number).add_done_callback(_close)
 
     def open(
-        self, number: int, root: str, config: CacheConfig, load: Load
+        self, number: int, root: str, config: StorageConfig, load: Load
     ) -> ByteStream:
         """Return the byte stream of a load, prepared or not. Raises SourceError."""
         prepared = self._prepared.pop(number, None)
         if prepared is not None:
             return prepared.result()
-        return begin(self._storage(root, storage_settings(config)), load)
+        return begin(self._storage(root, config), load)
 
     def spent(self) -> Traffic:
         """Return the requests and bytes spent since the last call."""
         previous, self._reported = self._reported, self._traffic.so_far()
         return self._reported - previous
 
-    def _open_storage(self, root: str, config: CacheConfig) -> Storage:
+    def _open_storage(self, root: str, config: StorageConfig) -> Storage:
         return open_storage(root, config, self._traffic)
 
 

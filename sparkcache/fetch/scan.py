@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from sparkcache.config import CacheConfig
+from sparkcache.config import ScanConfig, StorageConfig
+from sparkcache.demand import ExtentOffset
 from sparkcache.model import Extent, Ledger, Position, Run, RunKey
 
 if TYPE_CHECKING:
@@ -66,14 +67,37 @@ class Scan:
 
     Attributes:
         root: URI of the storage's root.
-        config: How to reach the storage, and how to decode.
+        storage: How to access the storage.
+        config: The settings of the scan.
         slices: The slices to read, in reading order.
 
     """
 
     root: str
-    config: CacheConfig
+    storage: StorageConfig
+    config: ScanConfig
     slices: tuple[RunSlice, ...]
+
+    def extents(self) -> list[ExtentOffset]:
+        """Return the extents of the slices, each with its offset in the topic."""
+        return [
+            ExtentOffset(
+                run_slice.ledger.id,
+                run_slice.extent.first,
+                run_slice.extent.last,
+                run_slice.topic_offset,
+                run_slice.extent.size_bytes,
+            )
+            for run_slice in self.slices
+        ]
+
+    def bounds(self) -> tuple[Position, Position]:
+        """Return the position of the first entry, and that after the last one."""
+        begin, end = self.slices[0], self.slices[-1]
+        return (
+            Position(begin.ledger.id, begin.runs[begin.start].first),
+            Position(end.ledger.id, end.runs[end.stop - 1].last + 1),
+        )
 
     def keys(self) -> Iterator[RunKey]:
         """Yield the keys of all runs, in order."""

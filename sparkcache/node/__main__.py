@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from sparkcache.config import CacheConfig
+from sparkcache.config import NodeConfig
 from sparkcache.node.address import Address
 from sparkcache.node.server import serve
 
@@ -22,7 +22,7 @@ def main() -> None:
     )
     serve(
         Address(Path(executor_dir)),
-        msgspec.json.decode(config, type=CacheConfig),
+        msgspec.json.decode(config, type=NodeConfig),
         int(executor_pid),
     )
 

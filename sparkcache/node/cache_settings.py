@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from sparkcache.cache import Policy, Ring, Settings, resolve_ring, resolve_ttl
 
 if TYPE_CHECKING:
-    from sparkcache.config import CacheConfig
+    from sparkcache.config import NodeConfig
 
 _SEGMENT_DESCRIPTORS = 2  # per segment: one for writing, one for reading
 _MAX_SEGMENTS = 512  # each takes a descriptor in a reader, which may have 1024
 
 
-def cache_settings(config: CacheConfig, max_runs: int) -> Settings:
+def cache_settings(config: NodeConfig, max_runs: int) -> Settings:
     """Return the cache's settings, for a node that may hold `max_runs` descriptors."""
     return Settings(
         max_bytes=config.max_bytes,
@@ -38,7 +38,7 @@ def cache_settings(config: CacheConfig, max_runs: int) -> Settings:
     )
 
 
-def _ring(config: CacheConfig, max_runs: int) -> Ring:
+def _ring(config: NodeConfig, max_runs: int) -> Ring:
     return resolve_ring(
         config.max_bytes,
         config.segment_bytes,

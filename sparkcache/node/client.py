@@ -34,7 +34,7 @@ from sparkcache.node.packed_open import packed
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sparkcache.config import CacheConfig
+    from sparkcache.config import NodeConfig
     from sparkcache.connector import DecodedRun
     from sparkcache.demand import Plan, ReaderIdentity
     from sparkcache.fetch.scan import RunSlice, Scan
@@ -50,7 +50,7 @@ def read_scan(
     *,
     reader: ReaderIdentity,
     epoch: int,
-    settings: CacheConfig,
+    settings: NodeConfig,
     plans: tuple[Plan, ...],
     following: tuple[tuple[int, RunSlice], ...] = (),
     group: str = "",
@@ -71,7 +71,7 @@ def read_scan(
 
     """
     node = None
-    if settings.enabled:
+    if scan.config.enabled:
         node = _open_node(
             Open(
                 PROTOCOL_VERSION,
@@ -139,7 +139,7 @@ class NodeReader:
     def __init__(self, channel: Channel[ToTask], opening: Open) -> None:
         self._channel = channel
         self._opening: Open | None = opening
-        self._timeout_s = opening.settings.request_timeout_s
+        self._timeout_s = opening.scan.config.request_timeout_s
         self._scan = opening.scan
         self._current: RunIndex | None = None
         self._read: list[RunIndex] = []
@@ -256,7 +256,7 @@ def _open_node(message: Open) -> NodeReader | None:
     """Connect to the executor's node; None if it cannot be reached."""
     try:
         address = Address.of_this_executor()
-        sock = connect(address, message.settings)
+        sock = connect(address, message.settings, message.scan.config)
     except CacheUnavailable as error:
         _log.warning("reading without the cache: %s", str(error))
         return None

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from sparkcache.cache import Counters
-from sparkcache.metrics import METRICS, Metrics
+from sparkcache.metrics import Metrics
 from sparkcache.node.plan_progress import PlanProgress
 from sparkcache.node.times import Times
 from sparkcache.node.topic_counts import TopicCounts
 
 if TYPE_CHECKING:
+    from sparkcache.cache import CachedRun
     from sparkcache.node.load_scheduler import LoadScheduler
     from sparkcache.node.run_store import RunStore
-
-_OF_CORE = [spec.name for spec in fields(Counters) if spec.name in METRICS]
 
 
 class Counts:
@@ -39,31 +36,26 @@ class Counts:
     def __repr__(self) -> str:
         return f"Counts({self.topics!r}, {self.times!r}, {self.progress!r})"
 
+    def inserted(self, run: CachedRun[int]) -> None:
+        """Count a run that is held from now on."""
+        self.topics.insert(run.key.ledger.topic, run.size_bytes)
+        self.loads["loaded_ahead"] += run.ahead
+
+    def freed(self, run: CachedRun[int], now_s: float) -> None:
+        """Count a run that is no longer held."""
+        self.times.evicted(run, now_s)
+        self.topics.evict(run.key.ledger.topic, run.size_bytes)
+
     def metrics(self, store: RunStore, loads: LoadScheduler) -> Metrics:
         """Return the metrics so far."""
-        runs = store.runs
-        core, accounting = runs.counters, runs.accounting
         counts: dict[str, Any] = {
             **self.loads,
             **self.topics.totals(),
             **self.times.histograms(),
-            **{name: getattr(core, name) for name in _OF_CORE},
+            **loads.metrics(),
+            **store.metrics(),
         }
-        return Metrics(
-            **counts,
-            load_s=loads.load_s.histogram(),
-            evicted_explicitly=core.invalidated
-            - core.evicted_by_last_read
-            - core.evicted_by_plan_end,
-            runs=len(runs),
-            kept_bytes=runs.kept_bytes,
-            held_bytes=runs.held_bytes,
-            peak_bytes=store.peak_bytes,
-            pinned_runs=accounting.pinned.runs,
-            pinned_bytes=accounting.pinned.bytes,
-            in_flight=len(loads),
-            in_flight_bytes=accounting.reserved.bytes,
-        )
+        return Metrics(**counts)
 
     def check(self, store: RunStore, loads: LoadScheduler) -> None:
         """Assert the identities. For tests."""

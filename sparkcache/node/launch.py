@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import IO
 
-    from sparkcache.config import CacheConfig
+    from sparkcache.config import NodeConfig, ScanConfig
     from sparkcache.node.address import Address
 
 _POLL_S = 0.02
@@ -29,24 +29,30 @@ _POLL_S = 0.02
 _log = logging.getLogger(__name__)
 
 
-def connect(address: Address, config: CacheConfig) -> socket.socket:
+def connect(address: Address, config: NodeConfig, scan: ScanConfig) -> socket.socket:
     """Return a connection to the executor's node, which is started if need be.
 
-    Raises CacheUnavailable if no node is reached within `config.startup_timeout_s`.
+    Raises CacheUnavailable if no node is reached within `scan.startup_timeout_s`.
+
+    Args:
+        address: The address of the node.
+        config: The settings with which a node is started.
+        scan: The timeouts.
+
     """
     try:
-        return address.connect(config.request_timeout_s)
+        return address.connect(scan.request_timeout_s)
     except OSError:
         pass  # no node is running
     address.prepare()
-    deadline_s = time.monotonic() + config.startup_timeout_s
+    deadline_s = time.monotonic() + scan.startup_timeout_s
     try:
         with _starter_lock(address, deadline_s) as lock:
             try:
-                return address.connect(config.request_timeout_s)
+                return address.connect(scan.request_timeout_s)
             except OSError:
                 _start(address, config, lock, deadline_s)
-            return address.connect(config.request_timeout_s)
+            return address.connect(scan.request_timeout_s)
     except OSError as error:
         raise CacheUnavailable(f"could not start the node: {error}") from error
 
@@ -69,7 +75,7 @@ def _starter_lock(address: Address, deadline_s: float) -> Iterator[IO[str]]:
 
 
 def _start(
-    address: Address, config: CacheConfig, lock: IO[str], deadline_s: float
+    address: Address, config: NodeConfig, lock: IO[str], deadline_s: float
 ) -> None:
     """Start a node; return when it listens.
 

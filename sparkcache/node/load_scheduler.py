@@ -26,13 +26,13 @@ still wait. If the second attempt fails, they receive the error.
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from dataclasses import replace
 from itertools import count
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from sparkcache.histogram import TIMES_S, Values
 from sparkcache.node.load_job import LoadJob, lay_out
+from sparkcache.node.load_queue import LoadQueue
 from sparkcache.node.messages import (
     Cancel,
     Decoded,
@@ -51,40 +51,25 @@ from sparkcache.node.messages import (
 from sparkcache.node.offsets import Offsets
 
 if TYPE_CHECKING:
+    from collections import Counter
     from collections.abc import Callable, Iterator
 
     from sparkcache.model import RunKey, Slot
     from sparkcache.node.reader_session import Peer, ReaderSession, RunSpan
+    from sparkcache.node.run_store import RunStore
     from sparkcache.node.topic_counts import TopicCounts
-
-_MAX_PREPARED = 8  # per loader
 
 _log = logging.getLogger(__name__)
 
 
-class LoadHost(Protocol):
-    """The part of the node that the scheduler depends on."""
-
-    def is_held(self, key: RunKey) -> bool:
-        """Return whether a run is held."""
+class Demand(Protocol):
+    """What sessions wait for and will come to."""
 
     def is_wanted(self, span: RunSpan) -> bool:
         """Return whether any session waits for a run of a span, or will come to one."""
 
     def is_near(self, key: RunKey, span: RunSpan, size_bytes: int) -> bool:
         """Return whether a run is in the read-ahead window of a reader."""
-
-    def reserve(self, key: RunKey, size_bytes: int) -> Slot | None:
-        """Reserve memory for a run; None if impossible, or if others need it more."""
-
-    def reserve_spare(self, key: RunKey, size_bytes: int) -> Slot | None:
-        """Reserve memory for a run if that evicts nothing."""
-
-    def unreserve(self, slot: Slot) -> None:
-        """Release reserved memory."""
-
-    def writable_fd(self, slot: Slot, loader: Peer) -> int | None:
-        """Return the descriptor that a loader still needs to write a slot, if any."""
 
 
 class LoadedRun(NamedTuple):
@@ -97,33 +82,30 @@ class LoadedRun(NamedTuple):
 
 
 class LoadScheduler:
-    """The load jobs under way and those queued for a loader.
-
-    Attributes:
-        load_s: Times from the start of loads to their first run.
-
-    """
+    """The load jobs under way and those queued for a loader."""
 
     def __init__(
         self,
-        host: LoadHost,
+        store: RunStore,
+        demand: Demand,
         counts: Counter[str],
         topics: TopicCounts,
         now: Callable[[], float],
     ) -> None:
-        self._host = host
+        self._store = store
+        self._demand = demand
         self._count = counts
         self._topics = topics
         self._now = now
         self._idle: list[Peer] = []
         self._busy: dict[Peer, LoadJob] = {}
-        self._queue: list[LoadJob] = []
+        self._queue = LoadQueue()
         self._by_key: dict[RunKey, tuple[LoadJob, int]] = {}
         self._dying: dict[Peer, Slot] = {}
         self._offsets = Offsets()
         self._numbers = count()
         self._last_heard_s = now()
-        self.load_s = Values(TIMES_S)
+        self._load_s = Values(TIMES_S)  # from the start of a load to its first run
 
     def __repr__(self) -> str:
         return (
@@ -160,7 +142,7 @@ class LoadScheduler:
             session.scan,
             run_slice,
             run_index[1],
-            is_present=lambda key: key in self._by_key or self._host.is_held(key),
+            is_present=lambda key: key in self._by_key or self._store.is_held(key),
             offsets=self._offsets.for_extent(run_slice.ledger, run_slice.extent),
         )
         job.number = next(self._numbers)
@@ -177,27 +159,35 @@ class LoadScheduler:
     def dispatch(self) -> None:
         """Give jobs to idle loaders, and answer loaders that can be answered."""
         for peer in list(self._idle):
-            job = self._next_queued(peer)
+            job = self._next_job(peer)
             if job is not None:
                 self._idle.remove(peer)
                 self._start(peer, job)
-        self._prepare()
+        for peer, job in self._queue.prepare(self._busy):
+            scan = job.scan
+            peer.send(Prepare(job.number, scan.root, scan.storage, job.load))
         for peer, job in self._busy.items():
             if job.pending is not None:
                 self._decide(peer, job, job.pending)
 
-    def tick(self, silence_s: float) -> None:
-        """Close the loaders that have been silent for `silence_s`."""
-        silent_since_s = self._now() - silence_s
+    def tick(self) -> None:
+        """Give up the loads whose loader is silent, or that no loader begins.
+
+        The limit is the time for which the tasks of the scan wait.
+        """
+        now_s = self._now()
         for peer, job in self._busy.items():
-            if job.pending is None and job.last_heard_s < silent_since_s:
+            silence_s = job.scan.config.request_timeout_s
+            if job.pending is None and job.last_heard_s < now_s - silence_s:
                 _log.warning(
                     "closing a loader that was silent for %g s: %s", silence_s, job.load
                 )
                 job.attempt = 1  # no second attempt: sessions have waited long enough
                 peer.close()
-        if not self._busy and not self._idle and self._last_heard_s < silent_since_s:
-            for job in list(self._queue):
+        if self._busy or self._idle:
+            return
+        for job in list(self._queue):
+            if self._last_heard_s < now_s - job.scan.config.request_timeout_s:
                 self._queue.remove(job)
                 job.attempt = 1
                 self._give_up(job, Refused("the node has no loader"))
@@ -208,8 +198,11 @@ class LoadScheduler:
         """Add a new loader that waits for work."""
         self._idle.append(peer)
 
-    def decoded(self, peer: Peer, message: Decoded) -> None:
-        """Record a decoded run; its loader waits for Grant, Deny or Cancel."""
+    def decoded(self, peer: Peer, message: Decoded) -> RunKey:
+        """Record a decoded run; its loader waits for Grant, Deny or Cancel.
+
+        Returns the key of the run.
+        """
         job = self._heard_from(peer)
         self._learn(job, message.index, message.offset)
         self._count["lost_entries"] += message.lost_entries
@@ -217,7 +210,8 @@ class LoadScheduler:
         job.pending = message
         if not job.has_decoded:
             job.has_decoded = True
-            self.load_s.add(job.last_heard_s - job.begun_s)
+            self._load_s.add(job.last_heard_s - job.begun_s)
+        return job.key(message.index)
 
     def skipped(self, peer: Peer, message: Skipped) -> None:
         """Record that a loader skipped a run."""
@@ -268,13 +262,11 @@ class LoadScheduler:
         self._count["failures"] += 1
         self._give_up(job, message)
 
-    def loader_gone(self, peer: Peer) -> None:
+    def loader_closed(self, peer: Peer) -> None:
         """Remove a loader. It may still write to the memory it was granted."""
         if peer in self._idle:
             self._idle.remove(peer)
-        for queued in self._queue:
-            if queued.loader is peer:
-                queued.loader = None
+        self._queue.release(peer)
         job = self._busy.pop(peer, None)
         if job is None:
             return
@@ -288,7 +280,7 @@ class LoadScheduler:
         """Release the memory granted to a loader whose process has ended."""
         slot = self._dying.pop(peer, None)
         if slot is not None:
-            self._host.unreserve(slot)
+            self._store.unreserve(slot)
 
     def retire(self) -> Peer | None:
         """Remove and return an idle loader; None if all are busy."""
@@ -302,6 +294,10 @@ class LoadScheduler:
     def waiting(self) -> list[ReaderSession]:
         """Return the sessions that wait, once for each run they wait for."""
         return [session for job in self._jobs() for session in job.waiting()]
+
+    def metrics(self) -> dict[str, Any]:
+        """Return what is under way and how long loads take, by names of `Metrics`."""
+        return {"in_flight": len(self._busy), "load_s": self._load_s.histogram()}
 
     def check(self) -> None:
         """Assert the invariants, which hold after `dispatch`. For tests."""
@@ -317,10 +313,7 @@ class LoadScheduler:
             assert job.pending is None or not (job.is_awaited() or job.is_ending)
             for index, sessions in job.waiters.items():
                 assert not sessions or self._by_key[job.key(index)] == (job, index)
-        assert all(
-            job.loader is None or job.loader in self._busy for job in self._queue
-        )
-        assert not self._idle or all(job.loader for job in self._queue)
+        self._queue.check(self._busy, has_idle=bool(self._idle))
         waiting = self.waiting()
         assert len(waiting) == len(set(waiting))
         assert all(session.waiting for session in waiting)
@@ -330,70 +323,48 @@ class LoadScheduler:
         yield from self._busy.values()
         yield from self._queue
 
-    def _next_queued(self, peer: Peer) -> LoadJob | None:
-        """Take the next wanted job off the queue, awaited first; drop unwanted ones."""
-        while jobs := self._jobs_for(peer):
-            job = min(jobs, key=lambda job: not job.is_awaited())
-            self._queue.remove(job)
-            if job.is_awaited() or self._host.is_wanted(job.span()):
+    def _next_job(self, peer: Peer) -> LoadJob | None:
+        """Take the next wanted job off the queue; drop unwanted ones."""
+        while (job := self._queue.pop(peer)) is not None:
+            if job.is_awaited() or self._demand.is_wanted(job.span()):
                 return job
             self._forget(job)
             if job.loader is not None:
                 job.loader.send(Forget(job.number))
         return None
 
-    def _jobs_for(self, peer: Peer) -> list[LoadJob]:
-        """Return the queued jobs that a loader prepared, or else unprepared ones."""
-        prepared = [job for job in self._queue if job.loader is peer]
-        return prepared or [job for job in self._queue if job.loader is None]
-
-    def _prepare(self) -> None:
-        """Have busy loaders request the bytes of queued jobs.
-
-        A loader prepares several small jobs, or one large job near the end of its own.
-        """
-        prepared: Counter[Peer | None] = Counter()
-        for job in self._queue:
-            prepared[job.loader] += 1 if job.is_small else _MAX_PREPARED
-        for job in self._queue:
-            if job.loader is not None:
-                continue
-            limit = _MAX_PREPARED if job.is_small else 1
-            peers = [
-                peer
-                for peer, current in self._busy.items()
-                if prepared[peer] < limit and (job.is_small or current.is_small)
-            ]
-            if peers:
-                peer = min(peers, key=lambda peer: prepared[peer])
-                prepared[peer] += 1 if job.is_small else _MAX_PREPARED
-                job.loader = peer
-                scan = job.scan
-                peer.send(Prepare(job.number, scan.root, scan.config, job.load))
-
     def _start(self, peer: Peer, job: LoadJob) -> None:
         self._busy[peer] = job
         self._topics.for_topic(job.load.ledger.topic).loads += 1
         job.begun_s = job.last_heard_s = self._now()
         scan = job.scan
-        peer.send(Start(job.number, scan.root, scan.config, job.load, job.skip))
+        peer.send(
+            Start(
+                job.number,
+                scan.root,
+                scan.storage,
+                job.load,
+                job.skip,
+                scan.config.batch_bytes,
+            )
+        )
 
     def _decide(self, peer: Peer, job: LoadJob, run: Decoded) -> None:
         """Answer a loader that has decoded a run, or leave it waiting."""
         span, key = job.span(run.index), job.key(run.index)
-        is_wanted = self._host.is_wanted(span)
+        is_wanted = self._demand.is_wanted(span)
         if not job.is_awaited():
-            if not self._host.is_wanted(job.span()):
+            if not self._demand.is_wanted(job.span()):
                 self._cancel(peer, job)
                 return
-            if is_wanted and not self._host.is_near(key, span, run.size_bytes):
+            if is_wanted and not self._demand.is_near(key, span, run.size_bytes):
                 if not self._must_yield(peer):
                     return
                 if not job.is_small:
                     self._preempt(peer, job, run)
                     return
         # A run that is only decoded on the way to a wanted one must evict nothing.
-        reserve = self._host.reserve if is_wanted else self._host.reserve_spare
+        reserve = self._store.reserve if is_wanted else self._store.reserve_spare
         slot = reserve(key, run.size_bytes)
         if slot is not None:
             self._grant(peer, job, slot)
@@ -403,13 +374,12 @@ class LoadScheduler:
             self._cancel(peer, job)
 
     def _must_yield(self, peer: Peer) -> bool:
-        awaited = [job.loader for job in self._queue if job.is_awaited()]
         ending = sum(job.is_ending for job in self._busy.values())
-        return peer in awaited or awaited.count(None) > ending
+        return self._queue.needs(peer, ending)
 
     def _preempt(self, peer: Peer, job: LoadJob, run: Decoded) -> None:
         """End a load in favour of another; the decoded run is kept if possible."""
-        slot = self._host.reserve(job.key(run.index), run.size_bytes)
+        slot = self._store.reserve(job.key(run.index), run.size_bytes)
         if slot is not None:
             self._forget(job, run.index + 1)
             job.is_ending = True
@@ -419,7 +389,7 @@ class LoadScheduler:
 
     def _grant(self, peer: Peer, job: LoadJob, slot: Slot) -> None:
         job.granted = slot
-        writable_fd = self._host.writable_fd(slot, peer)
+        writable_fd = self._store.writable_fd(slot, peer)
         self._answer(peer, job, Grant(slot, last=job.is_ending), writable_fd)
 
     def _deny(self, peer: Peer, job: LoadJob, run: Decoded) -> None:

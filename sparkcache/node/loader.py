@@ -109,7 +109,7 @@ class _Loader:
         try:
             connector = connectors.find(start.load.ledger.connector)
             stream = self._opener.open(
-                start.number, start.root, start.config, start.load
+                start.number, start.root, start.storage, start.load
             )
             with closing(fetch(connector, start.load, stream)) as raws:
                 for index, raw in enumerate(raws):
@@ -129,7 +129,7 @@ class _Loader:
         from sparkcache.memory.encoded import EncodedRun
 
         ledger = start.load.ledger
-        decoded = connector.decode(ledger, raw, start.config.batch_bytes)
+        decoded = connector.decode(ledger, raw, start.batch_bytes)
         lost = sum(loss.last - loss.first + 1 for loss in decoded.losses)
         schema = connector.schema(ledger.decoding)
         if decoded.batches:  # they may have more columns, for the resolver
@@ -172,7 +172,7 @@ class _Loader:
                     self._segments.forget(message.segments)
                 case Prepare():
                     self._opener.prepare(
-                        message.number, message.root, message.config, message.load
+                        message.number, message.root, message.storage, message.load
                     )
                 case Forget():
                     self._opener.forget(message.number)

@@ -1,7 +1,7 @@
 """The messages between tasks, the node and its loaders.
 
-    task -> node      PackedOpen, Take, Finish, QueryProgress, EndPlans, GetMetrics,
-                      GetTopicMetrics, GetStatus
+    task -> node      PackedOpen, Take, Finish, QueryProgress, EndPlans, Clear,
+                      GetMetrics, GetTopicMetrics, GetStatus
     node -> task      Served and Streamed (with a descriptor), ServedFromSegment,
                       Failed, Refused, KeepAlive, MetricsReply, TopicMetricsReply,
                       StatusReply
@@ -22,7 +22,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from sparkcache.config import CacheConfig
+from sparkcache.config import NodeConfig, ScanConfig, StorageConfig
 from sparkcache.demand import Plan, ReaderIdentity
 from sparkcache.errors import SourceError
 from sparkcache.fetch.load import Load
@@ -30,7 +30,7 @@ from sparkcache.fetch.scan import RunSlice, Scan
 from sparkcache.metrics import Metrics, TopicMetrics
 from sparkcache.model import Extent, Ledger, Position, Run, Slot
 
-PROTOCOL_VERSION = 5
+PROTOCOL_VERSION = 6
 
 
 class Message(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -53,12 +53,13 @@ class PackedOpen(Message, frozen=True):
 
     version: int
     root: str
-    config: CacheConfig
+    storage: StorageConfig
+    config: ScanConfig
     ledgers: tuple[Ledger, ...]
     parts: tuple[PackedSlice, ...]
     reader: ReaderIdentity
     epoch: int
-    settings: CacheConfig
+    settings: NodeConfig
     plans: tuple[Plan, ...]
     following: tuple[tuple[int, PackedSlice], ...]
     group: str
@@ -76,7 +77,7 @@ class Open(Message, frozen=True):
     scan: Scan
     reader: ReaderIdentity
     epoch: int
-    settings: CacheConfig
+    settings: NodeConfig
     plans: tuple[Plan, ...]
     following: tuple[tuple[int, RunSlice], ...] = ()
     group: str = ""
@@ -113,6 +114,12 @@ class EndPlans(Message, frozen=True):
     """The plans with these ids are over."""
 
     ids: tuple[str, ...]
+
+
+class Clear(Message, frozen=True):
+    """Evict all runs of a topic, or of all topics if it is None."""
+
+    topic: str | None = None
 
 
 class GetMetrics(Message, frozen=True):
@@ -200,9 +207,10 @@ class Start(Message, frozen=True):
 
     number: int
     root: str
-    config: CacheConfig
+    storage: StorageConfig
     load: Load
     skip: frozenset[int]
+    batch_bytes: int
 
 
 class Prepare(Message, frozen=True):
@@ -210,7 +218,7 @@ class Prepare(Message, frozen=True):
 
     number: int
     root: str
-    config: CacheConfig
+    storage: StorageConfig
     load: Load
 
 
@@ -279,6 +287,7 @@ FromTask: TypeAlias = (
     | Finish
     | QueryProgress
     | EndPlans
+    | Clear
     | GetMetrics
     | GetTopicMetrics
     | GetStatus

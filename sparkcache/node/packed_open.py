@@ -39,6 +39,7 @@ def packed(message: Open) -> PackedOpen:
     return PackedOpen(
         message.version,
         message.scan.root,
+        message.scan.storage,
         message.scan.config,
         tuple(numbers),
         slices,
@@ -60,7 +61,7 @@ def unpacked(opening: PackedOpen) -> Open:
     ]
     return Open(
         opening.version,
-        Scan(opening.root, opening.config, slices),
+        Scan(opening.root, opening.storage, opening.config, slices),
         opening.reader,
         opening.epoch,
         opening.settings,

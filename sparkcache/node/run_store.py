@@ -8,24 +8,27 @@ removes are freed here.
 from __future__ import annotations
 
 import logging
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from sparkcache.cache import PlannedCache
+from sparkcache.cache import Counters, PlannedCache
 from sparkcache.memory.segments import Segments
+from sparkcache.metrics import METRICS
 from sparkcache.node.messages import Served, ServedFromSegment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from sparkcache.cache import CachedRun, Engine, Settings
-    from sparkcache.demand import PartitionRead
-    from sparkcache.model import RunKey, Slot
+    from sparkcache.cache import CachedRun, Engine, Settings, Ttl
+    from sparkcache.demand import ExtentOffset, PartitionRead, Plan, ReaderIdentity
+    from sparkcache.model import Position, RunKey, Slot
     from sparkcache.node.reader_session import Peer
 
 # Limits of one pass of expiry, 1 to 5 ms of work: a descriptor costs 6 us to close,
 # and its memory 0.2 ms per MiB.
 _PASS_RUNS = 128
 _PASS_BYTES = 16 << 20
+_OF_CORE = [spec.name for spec in fields(Counters) if spec.name in METRICS]
 
 _log = logging.getLogger(__name__)
 
@@ -39,11 +42,6 @@ class RunStore:
         close_fd: Closes a descriptor.
         on_free: Called with every run that is no longer held.
 
-    Attributes:
-        planned: The cache, with the plans that guide it.
-        peak_bytes: The most bytes ever held.
-        close_fd: Closes a descriptor.
-
     """
 
     def __init__(
@@ -54,23 +52,58 @@ class RunStore:
         close_fd: Callable[[int], None],
         on_free: Callable[[CachedRun[int]], None],
     ) -> None:
-        self.planned = PlannedCache[int](settings)
-        self.peak_bytes = 0
+        _warn_about(settings.ttl)
+        self._planned = PlannedCache[int](settings)
+        self._peak_bytes = 0
         self._pending_settings: Settings | None = None  # applied once no run is overdue
         self._now = now
-        self.close_fd = close_fd
+        self._close_fd = close_fd
         self._on_free = on_free
         self._segments = Segments()
         self._freed_segments: tuple[int, ...] = ()
         self._pass_runs = _PASS_RUNS
 
     def __repr__(self) -> str:
-        return f"RunStore({self.planned!r}, {self._segments!r})"
+        return f"RunStore({self._planned!r}, {self._segments!r})"
 
-    @property
-    def runs(self) -> Engine[int]:
-        """The cache, of either engine."""
-        return self.planned.runs
+    # Plans, and the readers of their partitions
+
+    def begin(self, plans: Iterable[Plan], *, late: bool) -> list[Plan]:
+        """Begin plans: see `PlannedCache.begin`."""
+        return self._planned.begin(plans, self._now(), late=late)
+
+    def reach(self, query: str, reached: Mapping[str, Position]) -> list[Plan]:
+        """Record how far a query has read its topics; return the changed plans."""
+        return self._planned.reach(query, reached, self._now())
+
+    def end(self, plan_ids: Iterable[str]) -> None:
+        """End plans for good, and evict the runs that only they expected."""
+        self._free(self._planned.end(plan_ids, self._now()))
+
+    def open_read(
+        self,
+        reader: ReaderIdentity,
+        plan_ids: Iterable[str],
+        extents: Sequence[ExtentOffset],
+        first: Position,
+        stop: Position,
+    ) -> PartitionRead:
+        """Begin to read a partition: see `Forecast.open`."""
+        return self._planned.open(reader, plan_ids, extents, first, stop)
+
+    def take(
+        self, partition_read: PartitionRead, key: RunKey, now_s: float
+    ) -> CachedRun[int] | None:
+        """Return the run that a reader asks for; None if it has to be loaded."""
+        return self._planned.take(partition_read, key, now_s)
+
+    def finish(self, partition_read: PartitionRead, ordinal: int, key: RunKey) -> None:
+        """Record that a reader has read a run."""
+        self._free(self._planned.finish(partition_read, ordinal, key, self._now()))
+
+    def close_read(self, partition_read: PartitionRead) -> None:
+        """End an attempt at a partition, complete or not."""
+        self._planned.close(partition_read)
 
     # Memory for runs, and runs in memory
 
@@ -79,22 +112,26 @@ class RunStore:
         now_s = self._now()
         if self._changes_engine():
             return None
-        if not self.runs.has_spare(size_bytes):  # overdue runs are evicted first
-            self.free(self.runs.expire(now_s, self._pass_runs, size_bytes))
-        slot, evicted = self.planned.reserve(key, size_bytes, now_s)
-        self.free(evicted)
-        if len(self._segments) > len(self.runs.segments):
+        if not self._runs.has_spare(size_bytes):  # overdue runs are evicted first
+            self._free(self._runs.expire(now_s, self._pass_runs, size_bytes))
+        slot, evicted = self._planned.reserve(key, size_bytes, now_s)
+        self._free(evicted)
+        if len(self._segments) > len(self._runs.segments):
             self._drop_unused_segments()
         if slot is not None and not self._ensure_segment(slot):
-            self.runs.unreserve(slot)
+            self._runs.unreserve(slot)
             slot = None
-        self.peak_bytes = max(self.peak_bytes, self.runs.held_bytes)
+        self._peak_bytes = max(self._peak_bytes, self._runs.held_bytes)
         return slot
 
     def reserve_spare(self, key: RunKey, size_bytes: int) -> Slot | None:
         """Reserve memory for a run if that evicts nothing."""
-        has_spare = self.runs.has_spare(size_bytes)
+        has_spare = self._runs.has_spare(size_bytes)
         return self.reserve(key, size_bytes) if has_spare else None
+
+    def unreserve(self, slot: Slot) -> None:
+        """Release reserved memory."""
+        self._runs.unreserve(slot)
 
     def writable_fd(self, slot: Slot, loader: Peer) -> int | None:
         """Return the descriptor that a loader still needs to write a slot, if any."""
@@ -112,34 +149,40 @@ class RunStore:
         The descriptor is that of the run's own memory, if it has its own.
         """
         now_s = self._now()
-        overdue = self.runs.expire_run(key, now_s)
+        overdue = self._runs.expire_run(key, now_s)
         if overdue is not None:  # or it would be held instead of this one
-            self.free([overdue])
+            self._free([overdue])
         value = -1 if fd is None else fd
-        run = self.planned.insert(key, value, slot=slot, now_s=now_s, ahead=ahead)
+        run = self._planned.insert(key, value, slot=slot, now_s=now_s, ahead=ahead)
         if run is None and fd is not None:
-            self.close_fd(fd)
+            self._close_fd(fd)
         return run
 
-    # Reading
+    # Runs and their readers
 
-    def peek(self, key: RunKey) -> CachedRun[int] | None:
-        """Return a run if it is held, without any effect."""
-        return self.runs.peek(key, self._now())
+    def get(self, key: RunKey) -> CachedRun[int] | None:
+        """Return a run if it is held; this counts as an access."""
+        return self._runs.get(key, self._now())
+
+    def peek(self, key: RunKey, now_s: float | None = None) -> CachedRun[int] | None:
+        """Return a run if it is held, by default now, without any effect."""
+        return self._runs.peek(key, self._now() if now_s is None else now_s)
+
+    def is_held(self, key: RunKey) -> bool:
+        """Return whether a run is held."""
+        return self.peek(key) is not None
+
+    def pin(self, run: CachedRun[int]) -> None:
+        """Record that a reader maps a run."""
+        self._runs.pin(run)
+
+    def unpin(self, run: CachedRun[int]) -> None:
+        """Record that a reader has unmapped a run."""
+        self._runs.unpin(run)
 
     def abandon(self, run: CachedRun[int]) -> None:
         """Record that no reader is expected for a run that was loaded ahead."""
-        self.runs.abandon(run)
-
-    def take(
-        self, partition_read: PartitionRead, key: RunKey, now_s: float
-    ) -> CachedRun[int] | None:
-        """Return the run that a reader asks for; None if it has to be loaded."""
-        return self.planned.take(partition_read, key, now_s)
-
-    def finish(self, partition_read: PartitionRead, ordinal: int, key: RunKey) -> None:
-        """Record that a reader has read a run."""
-        self.free(self.planned.finish(partition_read, ordinal, key, self._now()))
+        self._runs.abandon(run)
 
     def send_runs(self, runs: Sequence[CachedRun[int]], reader: Peer) -> None:
         """Send a reader one run; or several, if all are in segments that it has."""
@@ -162,6 +205,8 @@ class RunStore:
 
     def configure(self, settings: Settings) -> None:
         """Apply new settings at the next `expire` that leaves no run overdue."""
+        if settings.ttl != self._runs.settings.ttl:
+            _warn_about(settings.ttl)
         self._pending_settings = settings
 
     def expire(self) -> bool:
@@ -170,28 +215,40 @@ class RunStore:
         Each call is short, so that nobody waits long; overdue runs are never served.
         """
         now_s = self._now()
-        self.planned.expire_ended_streams(now_s)
-        self.free(self.runs.expire(now_s, self._pass_runs, _PASS_BYTES))
-        if self._pending_settings is not None and not self.runs.has_overdue(now_s):
+        self._planned.expire_ended_streams(now_s)
+        self._free(self._runs.expire(now_s, self._pass_runs, _PASS_BYTES))
+        if self._pending_settings is not None and not self._runs.has_overdue(now_s):
             self._change(self._pending_settings, now_s)
         self._drop_unused_segments()
-        return self.runs.has_overdue(now_s)
+        return self._runs.has_overdue(now_s)
 
-    def end(self, plan_ids: Iterable[str]) -> None:
-        """Remove plans for good, and the runs that only they expected."""
-        self.free(self.planned.end(plan_ids, self._now()))
+    def clear(self, topic: str | None) -> None:
+        """Evict all runs, or those of one topic; readers keep what they map."""
+        runs = self._runs
+        self._free(runs.clear() if topic is None else runs.invalidate_topic(topic))
 
     def take_freed_segments(self) -> tuple[int, ...]:
         """Return the numbers of the segments freed since the last call."""
         freed, self._freed_segments = self._freed_segments, ()
         return freed
 
-    def free(self, removed: Iterable[CachedRun[int]]) -> None:
-        """Free the memory of runs that the cache has removed."""
-        for run in removed:
-            self._on_free(run)
-            if run.slot.segment is None:
-                self.close_fd(run.value)
+    def metrics(self) -> dict[str, int]:
+        """Return what is held and what was evicted, by the names of `Metrics`."""
+        runs = self._runs
+        core, accounting = runs.counters, runs.accounting
+        return {
+            **{name: getattr(core, name) for name in _OF_CORE},
+            "evicted_explicitly": core.invalidated
+            - core.evicted_by_last_read
+            - core.evicted_by_plan_end,
+            "runs": len(runs),
+            "kept_bytes": runs.kept_bytes,
+            "held_bytes": runs.held_bytes,
+            "peak_bytes": self._peak_bytes,
+            "pinned_runs": accounting.pinned.runs,
+            "pinned_bytes": accounting.pinned.bytes,
+            "in_flight_bytes": accounting.reserved.bytes,
+        }
 
     def close(self) -> None:
         """Release all segments; readers keep their mappings."""
@@ -199,14 +256,25 @@ class RunStore:
 
     def check(self) -> None:
         """Assert the invariants. For tests."""
-        self.planned.check(self._now())
-        assert all(number in self.runs.segments for number in self._segments.numbers)
-        for run in self.runs.runs():
+        self._planned.check(self._now())
+        assert all(number in self._runs.segments for number in self._segments.numbers)
+        for run in self._runs.runs():
             assert run.slot.segment is None or run.slot.segment in self._segments
+
+    @property
+    def _runs(self) -> Engine[int]:
+        return self._planned.runs
+
+    def _free(self, removed: Iterable[CachedRun[int]]) -> None:
+        """Free the memory of runs that the cache has removed."""
+        for run in removed:
+            self._on_free(run)
+            if run.slot.segment is None:
+                self._close_fd(run.value)
 
     def _drop_unused_segments(self) -> None:
         """Free the segments that the ring no longer uses."""
-        self._freed_segments += self._segments.keep_only(self.runs.segments)
+        self._freed_segments += self._segments.keep_only(self._runs.segments)
 
     def _ensure_segment(self, slot: Slot) -> bool:
         """Create the segment of a slot, unless it exists; return whether it does."""
@@ -221,19 +289,28 @@ class RunStore:
         return True
 
     def _changes_engine(self) -> bool:
-        pending, current = self._pending_settings, self.runs.settings
+        pending, current = self._pending_settings, self._runs.settings
         return pending is not None and _engine_kind(pending) != _engine_kind(current)
 
     def _change(self, settings: Settings, now_s: float) -> None:
         """Apply settings; another engine only once no reader has pinned a run."""
         if not self._changes_engine():
-            self.free(self.runs.configure(settings, now_s))
+            self._free(self._runs.configure(settings, now_s))
         else:
-            self.free(self.runs.clear())
-            if not self.runs.is_idle:
+            self._free(self._runs.clear())
+            if not self._runs.is_idle:
                 return
-            self.planned.change_engine(settings)
+            self._planned.change_engine(settings)
         self._pending_settings = None
+
+
+def _warn_about(ttl: Ttl) -> None:
+    if ttl.after_read_s is not None and ttl.after_read_s > ttl.create_s:
+        _log.warning(
+            "runs are held longer after a read (%g s) than after creation (%g s)",
+            ttl.after_read_s,
+            ttl.create_s,
+        )
 
 
 def _engine_kind(settings: Settings) -> bool | None:

@@ -14,26 +14,18 @@ from typing import TYPE_CHECKING
 
 from sparkcache.node.address import Address, require_same_user
 from sparkcache.node.channel import AsyncChannel, PatientChannel
+from sparkcache.node.events import (
+    LoaderClosed,
+    LoaderEnded,
+    LoaderMessage,
+    LoaderReady,
+    TaskClosed,
+    TaskMessage,
+    Tick,
+)
 from sparkcache.node.lifetime import watch
 from sparkcache.node.loader import fork_loader
-from sparkcache.node.messages import (
-    Decoded,
-    Ended,
-    EndPlans,
-    Failed,
-    Finish,
-    FromLoader,
-    FromTask,
-    GetMetrics,
-    GetStatus,
-    GetTopicMetrics,
-    Loaded,
-    PackedOpen,
-    QueryProgress,
-    Skipped,
-    Streamed,
-    Take,
-)
+from sparkcache.node.messages import Ended, FromLoader, FromTask, PackedOpen
 from sparkcache.node.packed_open import unpacked
 from sparkcache.node.reader_session import ReaderSession
 from sparkcache.node.service import Service
@@ -41,7 +33,7 @@ from sparkcache.node.service import Service
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
-    from sparkcache.config import CacheConfig
+    from sparkcache.config import NodeConfig
     from sparkcache.node.reader_session import Peer
 
 _TICK_S = 0.5
@@ -51,7 +43,7 @@ _RESERVED_DESCRIPTORS = 512
 _log = logging.getLogger(__name__)
 
 
-def serve(address: Address, config: CacheConfig, executor_pid: int) -> None:
+def serve(address: Address, config: NodeConfig, executor_pid: int) -> None:
     """Listen, report this by ending the calling process, and serve until the end.
 
     The calling process exits with status 0; the node goes on as a child in a session of
@@ -76,7 +68,7 @@ def serve(address: Address, config: CacheConfig, executor_pid: int) -> None:
 
 class _Server:
     def __init__(
-        self, loop: AbstractEventLoop, listener: socket.socket, config: CacheConfig
+        self, loop: AbstractEventLoop, listener: socket.socket, config: NodeConfig
     ) -> None:
         self._loop = loop
         self._listener = listener
@@ -104,7 +96,7 @@ class _Server:
 
     def _tick(self) -> None:
         self._loop.call_later(_TICK_S, self._tick)
-        self.service.tick()
+        self.service.handle(Tick())
         for pid in list(self._dying):
             self._reap(pid)
 
@@ -136,7 +128,7 @@ class _Server:
             return
         _TaskConnection(self._loop, self.service, sock)
 
-    def _adjust_loaders(self, config: CacheConfig) -> None:
+    def _adjust_loaders(self, config: NodeConfig) -> None:
         target = config.loaders or len(os.sched_getaffinity(0))
         while len(self._loaders) < target:
             try:
@@ -146,7 +138,7 @@ class _Server:
                 self._loop.call_later(_RETRY_S, self._restart_loaders)
                 break
         while len(self._loaders) > target:
-            peer = self.service.loads.retire()
+            peer = self.service.retire_loader()
             if peer is None:
                 break  # all are busy: one is retired when its load has ended
             peer.close()
@@ -170,37 +162,20 @@ class _Server:
             on_close=lambda: self._on_loader_close(channel),
         )
         self._loaders[channel] = pid
-        self.service.loader_ready(channel)
+        self.service.handle(LoaderReady(channel))
 
     def _on_loader_message(
-        self, peer: Peer, message: FromLoader, fd: int | None
+        self, loader: Peer, message: FromLoader, fd: int | None
     ) -> None:
-        service = self.service
-        match message:
-            case Decoded():
-                service.decoded(peer, message)
-            case Skipped():
-                service.skipped(peer, message)
-            case Loaded():
-                service.loaded(peer, message.index, fd)
-            case Streamed() if fd is not None:
-                try:
-                    service.streamed(peer, fd)
-                finally:
-                    os.close(fd)
-            case Failed():
-                service.failed(peer, message)
-            case Ended():
-                service.ended(peer, message)
-                self._adjust_loaders(service.config)
-            case _:
-                peer.close()
+        self.service.handle(LoaderMessage(loader, message, fd))
+        if isinstance(message, Ended):
+            self._adjust_loaders(self.service.config)
 
     def _on_loader_close(self, peer: Peer) -> None:
         pid = self._loaders.pop(peer, None)
         if pid is None:
             return  # retired
-        self.service.loader_gone(peer)
+        self.service.handle(LoaderClosed(peer))
         self._kill(pid, peer)
         # Later, so that a loader that dies at once does not keep the node busy.
         self._loop.call_later(_RETRY_S, self._restart_loaders)
@@ -215,7 +190,7 @@ class _Server:
 
     def _reap(self, pid: int) -> None:
         if os.waitpid(pid, os.WNOHANG)[0]:
-            self.service.loader_ended(self._dying.pop(pid))
+            self.service.handle(LoaderEnded(self._dying.pop(pid)))
 
 
 class _TaskConnection:
@@ -231,36 +206,16 @@ class _TaskConnection:
     def _on_message(self, message: FromTask, fd: int | None) -> None:
         if fd is not None:
             os.close(fd)
-        service, session = self._service, self._session
-        match message:
-            case PackedOpen() if session.scan is None:
-                self._open(message)
-            case Take() if session.scan is not None:
-                service.take(session, message)
-            case Finish() if session.scan is not None:
-                service.finish(session, message)
-            case QueryProgress():
-                service.query_progress(message)
-            case EndPlans():
-                service.end_plans(message)
-            case GetMetrics():
-                service.get_metrics(self._channel)
-            case GetTopicMetrics():
-                service.get_topic_metrics(self._channel)
-            case GetStatus():
-                service.get_status(self._channel)
-            case _:
-                self._channel.close()
-
-    def _open(self, message: PackedOpen) -> None:
         try:
-            self._service.open(self._session, unpacked(message))
+            request = unpacked(message) if isinstance(message, PackedOpen) else message
         except ValueError as error:
             _log.warning("closing a task's connection: %s", error)
             self._channel.close()
+            return
+        self._service.handle(TaskMessage(self._session, request))
 
     def _on_close(self) -> None:
-        self._service.close(self._session)
+        self._service.handle(TaskClosed(self._session))
 
 
 def _release_standard_input() -> None:

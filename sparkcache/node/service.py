@@ -4,6 +4,12 @@ A task asks for its runs one by one. A run that is held is served at once. A run
 being loaded is waited for, by any number of sessions. For any other run a load is
 begun, which continues past the requested run: as far ahead of its readers as the
 settings allow, and never beyond what they will read.
+
+    RequestHandler   answers the requests of tasks for runs
+    LoadScheduler    which loader loads what, and whether a run gets memory
+    ReadAhead        what is loaded before a task asks for it
+    Readers          who will read what: asked by both
+    RunStore         the runs that are held, and their memory
 """
 
 from __future__ import annotations
@@ -11,50 +17,59 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from sparkcache.demand import ExtentOffset
-from sparkcache.model import Position
 from sparkcache.node import status
 from sparkcache.node.cache_settings import cache_settings
 from sparkcache.node.counts import Counts
+from sparkcache.node.events import (
+    LoaderClosed,
+    LoaderEnded,
+    LoaderMessage,
+    LoaderReady,
+    TaskClosed,
+    TaskMessage,
+    Tick,
+)
 from sparkcache.node.load_scheduler import LoadScheduler
 from sparkcache.node.messages import (
     PROTOCOL_VERSION,
+    Clear,
+    Decoded,
+    Ended,
+    EndPlans,
+    Failed,
+    Finish,
+    GetMetrics,
+    GetStatus,
+    GetTopicMetrics,
     KeepAlive,
+    Loaded,
     MetricsReply,
+    Open,
+    QueryProgress,
     Refused,
+    Skipped,
     StatusReply,
+    Streamed,
+    Take,
     TopicMetricsReply,
 )
 from sparkcache.node.read_ahead import ReadAhead
+from sparkcache.node.readers import Readers
 from sparkcache.node.recorder import Recorder
+from sparkcache.node.request_handler import RequestHandler
 from sparkcache.node.run_store import RunStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from sparkcache.cache import CachedRun, Ttl
-    from sparkcache.config import CacheConfig
-    from sparkcache.demand import PartitionRead, Plan, ReaderIdentity
-    from sparkcache.fetch.scan import Scan
+    from sparkcache.cache import CachedRun
+    from sparkcache.config import NodeConfig
+    from sparkcache.demand import PartitionRead, Plan
     from sparkcache.metrics import Metrics, TopicMetrics
-    from sparkcache.model import RunKey, Slot
-    from sparkcache.node.messages import (
-        Decoded,
-        Ended,
-        EndPlans,
-        Failed,
-        Finish,
-        Open,
-        QueryProgress,
-        Skipped,
-        Take,
-    )
-    from sparkcache.node.reader_session import Peer, ReaderSession, RunSpan
-
-# Limits for runs sent together, if runs are small: each stays pinned until the task
-# has read on.
-_MAX_RUNS_AT_ONCE = 64
-_MAX_BYTES_AT_ONCE = 256 << 10
+    from sparkcache.model import RunKey
+    from sparkcache.node.events import Event, TaskRequest
+    from sparkcache.node.messages import FromLoader
+    from sparkcache.node.reader_session import Peer, ReaderSession
 
 _log = logging.getLogger(__name__)
 
@@ -75,12 +90,12 @@ class Service:
 
     def __init__(
         self,
-        config: CacheConfig,
+        config: NodeConfig,
         *,
         max_runs: int,
         now: Callable[[], float],
         close_fd: Callable[[int], None],
-        on_configure: Callable[[CacheConfig], None] = lambda _: None,
+        on_configure: Callable[[NodeConfig], None] = lambda _: None,
         recorder: Recorder | None = None,
         name: str = "",
     ) -> None:
@@ -88,27 +103,124 @@ class Service:
         self._epoch = -1
         self._max_runs = max_runs
         self._now = now
+        self._close_fd = close_fd
         self._on_configure = on_configure
+        self._name = name
+        self._sessions: set[ReaderSession] = set()
         self._recorder = Recorder(now) if recorder is None else recorder
         self._recorder.configure(config.trace)
-        settings = cache_settings(config, max_runs)
-        self._store = RunStore(
-            settings, now=now, close_fd=close_fd, on_free=self._on_free
-        )
-        _warn_about(settings.ttl)
-        self._sessions: set[ReaderSession] = set()
         self._counts = Counts()
-        self._name = name
-        self.loads = LoadScheduler(self, self._counts.loads, self._counts.topics, now)
-        self._ahead = ReadAhead(self._store, self.loads)
+        self._store = RunStore(
+            cache_settings(config, max_runs),
+            now=now,
+            close_fd=close_fd,
+            on_free=self._on_free,
+        )
+        self._readers = Readers(config, self._store)
+        self._loads = LoadScheduler(
+            self._store, self._readers, self._counts.loads, self._counts.topics, now
+        )
+        self._ahead = ReadAhead(self._readers, self._store, self._loads)
+        self._requests = RequestHandler(
+            store=self._store,
+            loads=self._loads,
+            ahead=self._ahead,
+            counts=self._counts,
+            recorder=self._recorder,
+            now=now,
+        )
 
     def __repr__(self) -> str:
         return (
-            f"Service({len(self._sessions)} sessions, {self.loads!r}, {self._store!r})"
+            f"Service({len(self._sessions)} sessions, {self._loads!r}, {self._store!r})"
         )
 
-    # Messages of tasks
-    def open(self, session: ReaderSession, message: Open) -> None:
+    def handle(self, event: Event) -> None:
+        """Handle an event, then give jobs to loaders and answer those that wait."""
+        match event:
+            case TaskMessage():
+                self._on_task_message(event.session, event.message)
+            case TaskClosed():
+                self._on_task_closed(event.session)
+            case LoaderMessage():
+                self._on_loader_message(event.loader, event.message, event.fd)
+            case LoaderReady():
+                self._loads.loader_ready(event.loader)
+            case LoaderClosed():
+                self._loads.loader_closed(event.loader)
+            case LoaderEnded():
+                self._loads.loader_ended(event.loader)
+            case Tick():
+                self._on_tick()
+        self._loads.dispatch()
+
+    def _on_task_message(self, session: ReaderSession, message: TaskRequest) -> None:
+        peer, is_open = session.peer, session.scan is not None
+        match message:
+            case Open() if not is_open:
+                self._open(session, message)
+            case Take() if is_open:
+                self._requests.take(session, message)
+            case Finish() if is_open:
+                self._requests.finish(session, message)
+            case QueryProgress():
+                self._record_progress(self._store.reach(message.query, message.topics))
+            case EndPlans():
+                self._end_plans(message.ids)
+            case Clear():
+                self._store.clear(message.topic)
+            case GetMetrics():
+                peer.send(MetricsReply(self.metrics()))
+            case GetTopicMetrics():
+                peer.send(TopicMetricsReply(self.topic_metrics()))
+            case GetStatus():
+                peer.send(StatusReply(self._status()))
+            case _:
+                _log.warning(
+                    "closing a connection: unexpected %s", type(message).__name__
+                )
+                peer.close()
+
+    def _on_loader_message(
+        self, loader: Peer, message: FromLoader, fd: int | None
+    ) -> None:
+        match message:
+            case Loaded():
+                self._loaded(loader, message.index, fd)
+                return  # the run owns the descriptor now
+            case Decoded():
+                key = self._loads.decoded(loader, message)
+                self._recorder.size(key, message.size_bytes)
+            case Skipped():
+                self._loads.skipped(loader, message)
+            case Streamed() if fd is not None:
+                self._loads.streamed(loader, fd)
+            case Failed():
+                self._loads.failed(loader, message)
+            case Ended():
+                self._loads.ended(loader, message)
+            case _:
+                loader.close()
+        if fd is not None:
+            self._close_fd(fd)
+
+    def _on_task_closed(self, session: ReaderSession) -> None:
+        self._sessions.discard(session)
+        self._requests.close(session)
+        self._readers.close(session, self._now())
+        self._ahead.abandon(session)
+
+    def _on_tick(self) -> None:
+        """Do the periodic work: timeouts, keep-alive messages, flushing the trace."""
+        self._recorder.flush()
+        self._loads.tick()
+        for session in self._readers.expire(self._now()):
+            self._ahead.abandon(session)
+        for session in self._sessions:
+            if session.waiting:
+                session.peer.send(KeepAlive())
+
+    def _open(self, session: ReaderSession, message: Open) -> None:
         """Begin a session: record what its task will read."""
         if message.version != PROTOCOL_VERSION:
             reason = f"protocol version {message.version}, expected {PROTOCOL_VERSION}"
@@ -124,211 +236,75 @@ class Service:
         if not late:
             self._epoch = message.epoch
             self.configure(message.settings)
-        begun = self._store.planned.begin(message.plans, self._now(), late=late)
+        begun = self._store.begin(message.plans, late=late)
         self._recorder.begin(begun)
         self._counts.progress.begin(begun)
         self._record_progress(message.plans)
         session.begin(message.scan)
         if message.scan.slices:
-            plan_ids = tuple(plan.id for plan in message.plans if plan.has_begun)
-            session.partition_read = self._partition_read(
-                message.reader, plan_ids, message.scan
-            )
-            self._counts.progress.open(session.partition_read, message.reader)
-            self._ahead.open(session, message, self._now())
-            self._counts.topics.set_group(
-                message.scan.slices[0].ledger.topic, message.group
-            )
+            session.partition_read = self._open_read(message)
+            self._readers.open(session, message, self._now())
+            topic = message.scan.slices[0].ledger.topic
+            self._counts.topics.set_group(topic, message.group)
         self._sessions.add(session)
-        self.loads.dispatch()
 
-    def take(self, session: ReaderSession, message: Take) -> None:
-        """Serve a run to a session, or have the session wait for it."""
-        run_index = (message.run_slice, message.index)
-        if (
-            session.partition_read is None
-            or session.waiting
-            or run_index <= session.cursor
-            or not session.reads(run_index)
-        ):
-            _log.warning(
-                "closing a task's connection: it asked for run %s after run %s",
-                run_index,
-                session.cursor,
-            )
-            session.peer.close()
-            return
-        self._settle(session, message)
-        now_s = self._now()
-        run = self._take(session, run_index, now_s)
-        if run is not None:
-            following = self._following(session, run, now_s)
-            self._serve(session, run, *following)
-            self._counts.times.served(now_s, self._now(), 1 + len(following))
-        else:
-            self.loads.wait(session, run_index)
-            self._ahead.advance(session, self.config)
-        self.loads.dispatch()
+    def _open_read(self, message: Open) -> PartitionRead:
+        """Begin the accounting of what a task reads."""
+        reader, scan = message.reader, message.scan
+        plan_ids = tuple(plan.id for plan in message.plans if plan.has_begun)
+        extents, (first, stop) = scan.extents(), scan.bounds()
+        read = self._store.open_read(reader, plan_ids, extents, first, stop)
+        self._recorder.open(read, reader, plan_ids, extents, first, stop)
+        self._counts.progress.open(read, reader)
+        return read
 
-    def finish(self, session: ReaderSession, message: Finish) -> None:
-        """Handle the last message of a task."""
-        self._settle(session, message)
-        if not session.waiting:
-            session.finish()
-        self.loads.dispatch()
-
-    def close(self, session: ReaderSession) -> None:
-        """Remove the session of a closed connection, and unpin its runs."""
-        self._sessions.discard(session)
-        for cached in session.pins.values():
-            self._store.runs.unpin(cached)
-        session.pins.clear()
-        if session.partition_read is not None:
-            self._store.planned.close(session.partition_read)
-            self._recorder.leave(session.partition_read)
-            session.partition_read = None
-        self.loads.leave(session)
-        self._ahead.close(session, self._now())
-        self.loads.dispatch()
-
-    def query_progress(self, message: QueryProgress) -> None:
-        """Record that a query has read a batch, on this executor or others."""
-        now_s = self._now()
-        self._record_progress(
-            self._store.planned.reach(message.query, message.topics, now_s)
-        )
-        self.loads.dispatch()
-
-    def end_plans(self, message: EndPlans) -> None:
+    def _end_plans(self, plan_ids: tuple[str, ...]) -> None:
         """End plans, and evict the runs that only they expected."""
-        self._recorder.end(message.ids)
-        self._counts.progress.end(message.ids)
-        self._store.end(message.ids)
-        self.loads.dispatch()
+        self._recorder.end(plan_ids)
+        self._counts.progress.end(plan_ids)
+        self._store.end(plan_ids)
 
-    def get_metrics(self, peer: Peer) -> None:
-        """Reply with the node's metrics."""
-        peer.send(MetricsReply(self.metrics()))
+    def _record_progress(self, plans: Iterable[Plan]) -> None:
+        """Record how far streams have read."""
+        self._recorder.move(plans)
+        self._counts.progress.move(plans)
 
-    def get_topic_metrics(self, peer: Peer) -> None:
-        """Reply with the node's metrics by topic."""
-        peer.send(TopicMetricsReply(self.topic_metrics()))
-
-    def get_status(self, peer: Peer) -> None:
-        """Reply with the node's metrics, topics and plans as JSON."""
-        records = self.metrics(), self.topic_metrics(), self._counts.progress.records()
-        peer.send(
-            StatusReply(status.encode(self._name, self.config.max_bytes, *records))
-        )
-
-    # Messages of loaders
-    def loader_ready(self, peer: Peer) -> None:
-        """Add a new loader that waits for work."""
-        self.loads.loader_ready(peer)
-        self.loads.dispatch()
-
-    def decoded(self, peer: Peer, message: Decoded) -> None:
-        """Answer a loader that asks whether to put a run into shared memory."""
-        self.loads.decoded(peer, message)
-        self.loads.dispatch()
-
-    def skipped(self, peer: Peer, message: Skipped) -> None:
-        """Record that a loader skipped a run."""
-        self.loads.skipped(peer, message)
-        self.loads.dispatch()
-
-    def loaded(self, peer: Peer, index: int, fd: int | None) -> None:
+    def _loaded(self, loader: Peer, index: int, fd: int | None) -> None:
         """Hold a run that a loader has written, and serve it to the sessions that wait.
 
-        The descriptor, owned by the service from now on, is that of the run's own
-        memory.
+        The descriptor is that of the run's own memory, if it has its own.
         """
-        if not self.loads.is_granted(peer, fd is not None):
+        if not self._loads.is_granted(loader, fd is not None):
             _log.warning("closing a loader: it sent a run that it was not granted")
             if fd is not None:
-                self._store.close_fd(fd)
-            peer.close()
+                self._close_fd(fd)
+            loader.close()
             return
-        run = self.loads.loaded(peer, index)
-        ahead = not run.waiters and self._ahead.is_wanted(run.span)
+        run = self._loads.loaded(loader, index)
+        ahead = not run.waiters and self._readers.is_wanted(run.span)
         cached = self._store.insert(run.key, run.slot, fd, ahead=ahead)
         if cached is not None:
-            self._count_inserted(cached, run.span)
-        for session in run.waiters:
-            held = self._store.runs.get(run.key, self._now()) or cached
-            assert held is not None, "held, or inserted just now"
-            self._pin(session, held)
-            self._serve(session, held)
-        self.loads.dispatch()
+            self._counts.inserted(cached)
+            if ahead:
+                self._ahead.loaded(run.key, run.span)
+        self._requests.deliver(run, cached)
 
-    def streamed(self, peer: Peer, fd: int) -> None:
-        """Pass the end of a pipe to a session; the caller keeps the descriptor."""
-        self.loads.streamed(peer, fd)
+    def _on_free(self, run: CachedRun[int]) -> None:
+        """Record that a run is no longer held."""
+        self._ahead.removed(run.key)
+        self._counts.freed(run, self._now())
 
-    def ended(self, peer: Peer, message: Ended) -> None:
-        """Make a loader idle whose load is over."""
-        self.loads.ended(peer, message)
-        self.loads.dispatch()
+    # Called by the event loop besides `handle`
 
-    def failed(self, peer: Peer, message: Failed) -> None:
-        """Record that the storage failed a load; `ended` follows."""
-        self.loads.failed(peer, message)
-        self.loads.dispatch()
-
-    def loader_gone(self, peer: Peer) -> None:
-        """Remove a loader that is of no use any longer; `loader_ended` follows."""
-        self.loads.loader_gone(peer)
-        self.loads.dispatch()
-
-    def loader_ended(self, peer: Peer) -> None:
-        """Release the memory granted to a loader whose process has ended."""
-        self.loads.loader_ended(peer)
-        self.loads.dispatch()
-
-    # The `LoadHost` of the scheduler
-    def is_held(self, key: RunKey) -> bool:
-        """Return whether a run is held."""
-        return self._store.peek(key) is not None
-
-    def reserve(self, key: RunKey, size_bytes: int) -> Slot | None:
-        """Reserve memory for a run; None if impossible, or if others need it more."""
-        self._recorder.size(key, size_bytes)
-        return self._store.reserve(key, size_bytes)
-
-    def reserve_spare(self, key: RunKey, size_bytes: int) -> Slot | None:
-        """Reserve memory for a run if that evicts nothing."""
-        self._recorder.size(key, size_bytes)
-        return self._store.reserve_spare(key, size_bytes)
-
-    def unreserve(self, slot: Slot) -> None:
-        """Release reserved memory."""
-        self._store.runs.unreserve(slot)
-
-    def writable_fd(self, slot: Slot, loader: Peer) -> int | None:
-        """Return the descriptor that a loader still needs to write a slot, if any."""
-        return self._store.writable_fd(slot, loader)
-
-    def is_wanted(self, span: RunSpan) -> bool:
-        """Return whether any session waits for a run of a span, or will come to one."""
-        return self._ahead.is_wanted(span)
-
-    def is_near(self, key: RunKey, span: RunSpan, size_bytes: int) -> bool:
-        """Return whether a run is in the read-ahead window of a reader."""
-        return self._ahead.is_near(key, span, size_bytes, self.config)
-
-    # The node
-
-    def configure(self, config: CacheConfig) -> None:
+    def configure(self, config: NodeConfig) -> None:
         """Apply new settings."""
         if config == self.config:
             return
         _log.info("settings change: %s", config)
         self.config = config
         self._recorder.configure(config.trace)
-        settings = cache_settings(config, self._max_runs)
-        if settings.ttl != self._store.runs.settings.ttl:
-            _warn_about(settings.ttl)
-        self._store.configure(settings)
+        self._readers.configure(config)
+        self._store.configure(cache_settings(config, self._max_runs))
         self.expire()
         self._on_configure(config)
 
@@ -337,27 +313,25 @@ class Service:
         more_is_overdue = self._store.expire()
         freed = self._store.take_freed_segments()
         if freed:
-            self.loads.unmap(freed)
+            self._loads.unmap(freed)
         return more_is_overdue
 
-    def tick(self) -> None:
-        """Do the periodic work: timeouts, keep-alive messages, flushing the trace."""
-        self._recorder.flush()
-        self.loads.tick(self.config.request_timeout_s)
-        self._ahead.tick(self._now())
-        for session in self._sessions:
-            if session.waiting:
-                session.peer.send(KeepAlive())
-        self.loads.dispatch()
+    def retire_loader(self) -> Peer | None:
+        """Remove and return an idle loader; None if all are busy."""
+        return self._loads.retire()
 
     def stop(self) -> None:
         """End the node: close the trace and release all segments."""
         self._recorder.close()
         self._store.close()
 
+    def is_held(self, key: RunKey) -> bool:
+        """Return whether a run is held."""
+        return self._store.is_held(key)
+
     def metrics(self) -> Metrics:
         """Return the node's metrics so far."""
-        return self._counts.metrics(self._store, self.loads)
+        return self._counts.metrics(self._store, self._loads)
 
     def topic_metrics(self) -> tuple[TopicMetrics, ...]:
         """Return the metrics so far of each topic."""
@@ -365,131 +339,22 @@ class Service:
 
     def check(self) -> None:
         """Assert the invariants. For tests."""
-        self._counts.check(self._store, self.loads)
+        self._counts.check(self._store, self._loads)
         self._store.check()
-        self.loads.check()
+        self._loads.check()
+        self._readers.check()
         self._ahead.check()
-        assert set(self.loads.waiting()) == {
+        assert set(self._loads.waiting()) == {
             session for session in self._sessions if session.waiting
         }
 
-    def _record_progress(self, plans: Iterable[Plan]) -> None:
-        """Record how far streams have read."""
-        self._recorder.move(plans)
-        self._counts.progress.move(plans)
-
-    def _settle(self, session: ReaderSession, message: Take | Finish) -> None:
-        """Record the runs that a task has read, and those that it has unmapped."""
-        for run_index in filter(session.reads, message.read):
-            assert session.partition_read is not None, "it has a run to read"
-            key = session.key(run_index)
-            self._recorder.finish(session.partition_read, key)
-            ordinal = session.ordinal(run_index)
-            stored_bytes = session.slices[run_index[0]].stored_bytes(run_index[1])
-            topic = key.ledger.topic
-            self._counts.progress.read(
-                session.partition_read, topic, ordinal, stored_bytes
-            )
-            self._store.finish(session.partition_read, ordinal, key)
-        for run_index in message.released:
-            cached = session.pins.pop(run_index, None)
-            if cached is not None:
-                self._store.runs.unpin(cached)
-
-    def _take(
-        self, session: ReaderSession, run_index: tuple[int, int], now_s: float
-    ) -> CachedRun[int] | None:
-        """Record that a session asks for a run; return it, pinned, if it is held."""
-        assert session.partition_read is not None, "it has a run to read"
-        session.ask(run_index)
-        self._ahead.taken(session)
-        self._recorder.take(
-            session.partition_read, session.slices[run_index[0]], run_index[1]
-        )
-        key = session.key(run_index)
-        count = self._counts.topics.ask(key.ledger.topic, session, run_index)
-        run = self._store.take(session.partition_read, key, now_s)
-        if run is not None:
-            if run.is_first_of_prefetched:
-                count.prefetch_hits += 1
-            else:
-                count.hits += 1
-            self._pin(session, run)
-        elif key in self.loads:
-            count.waits += 1
-        else:
-            count.misses += 1
-        return run
-
-    def _following(
-        self, session: ReaderSession, run: CachedRun[int], now_s: float
-    ) -> list[CachedRun[int]]:
-        """Take the held runs after a run that can be sent together with it."""
-        following: list[CachedRun[int]] = []
-        size_bytes = run.size_bytes
-        for run_index in session.upcoming(_MAX_RUNS_AT_ONCE):
-            held = self._store.runs.peek(session.key(run_index), now_s)
-            if held is None or not self._store.can_follow(held, run.slot, session.peer):
-                break
-            size_bytes += held.size_bytes
-            if size_bytes > _MAX_BYTES_AT_ONCE:
-                break
-            self._take(session, run_index, now_s)
-            following.append(held)
-        return following
-
-    def _pin(self, session: ReaderSession, run: CachedRun[int]) -> None:
-        self._store.runs.pin(run)
-        session.pins[session.cursor] = run
-        self._counts.topics.for_topic(
-            run.key.ledger.topic
-        ).served_bytes += run.size_bytes
-        self._ahead.served(session, run)
-
-    def _serve(self, session: ReaderSession, *runs: CachedRun[int]) -> None:
-        session.waiting = False
-        self._store.send_runs(runs, session.peer)
-        self._ahead.advance(session, self.config)
-
-    def _count_inserted(self, run: CachedRun[int], span: RunSpan) -> None:
-        self._counts.topics.insert(run.key.ledger.topic, run.size_bytes)
-        if run.ahead:
-            self._counts.loads["loaded_ahead"] += 1
-            self._ahead.loaded(run.key, span)
-
-    def _partition_read(
-        self, reader: ReaderIdentity, plan_ids: tuple[str, ...], scan: Scan
-    ) -> PartitionRead:
-        begin, end = scan.slices[0], scan.slices[-1]
-        extents = [
-            ExtentOffset(
-                run_slice.ledger.id,
-                run_slice.extent.first,
-                run_slice.extent.last,
-                run_slice.topic_offset,
-                run_slice.extent.size_bytes,
-            )
-            for run_slice in scan.slices
-        ]
-        first = Position(begin.ledger.id, begin.runs[begin.start].first)
-        stop = Position(end.ledger.id, end.runs[end.stop - 1].last + 1)
-        partition_read = self._store.planned.open(
-            reader, plan_ids, extents, first, stop
-        )
-        self._recorder.open(partition_read, reader, plan_ids, extents, first, stop)
-        return partition_read
-
-    def _on_free(self, run: CachedRun[int]) -> None:
-        """Record that a run is no longer held."""
-        self._ahead.removed(run)
-        self._counts.times.evicted(run, self._now())
-        self._counts.topics.evict(run.key.ledger.topic, run.size_bytes)
-
-
-def _warn_about(ttl: Ttl) -> None:
-    if ttl.after_read_s is not None and ttl.after_read_s > ttl.create_s:
-        _log.warning(
-            "runs are held longer after a read (%g s) than after creation (%g s)",
-            ttl.after_read_s,
-            ttl.create_s,
+    def _status(self) -> bytes:
+        """Return the node's metrics, topics and plans as JSON."""
+        plans = self._counts.progress.records()
+        return status.encode(
+            self._name,
+            self.config.max_bytes,
+            self.metrics(),
+            self.topic_metrics(),
+            plans,
         )

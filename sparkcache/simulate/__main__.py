@@ -8,7 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sparkcache.config import POLICIES, CacheConfig
+from sparkcache.cache import Policy
+from sparkcache.config import CacheConfig
 from sparkcache.errors import ConfigError
 from sparkcache.node.cache_settings import cache_settings
 from sparkcache.simulate.belady import belady
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from sparkcache.trace import Trace
 
 _RING = "ring"
-_CHOICES = (*POLICIES, _RING)
+_CHOICES = (*(policy.value for policy in Policy), _RING)
 _ROW = "{:>10} {:16} {:>8} {:>8} {:>12} {:>8} {:>10}"
 _MIB = 1 << 20
 
@@ -97,8 +98,10 @@ def table(
 def _with_policy(config: CacheConfig, policy: str) -> CacheConfig:
     """Return the configuration with this policy, or with the ring engine."""
     if policy == _RING:
-        return replace(config, engine=_RING)
-    return replace(config, engine="runs", policy=policy)
+        return replace(config, engine="ring")
+    return CacheConfig.resolve(
+        options={"engine": "runs", "policy": policy}, base=config
+    )
 
 
 def _line(max_bytes: int, policy: str, outcome: Outcome) -> str:

@@ -104,7 +104,9 @@ class _Reader(DataSourceReader):
         self._config = config
         self._task_reader = task_reader
         # Snapshots are taken here, since tasks get the reader as it is constructed.
-        self._storage: Storage | None = open_storage(scan.root, self._config, Traffic())
+        self._storage: Storage | None = open_storage(
+            scan.root, config.storage, Traffic()
+        )
         connector = connectors.find(scan.connector)
         catalog = connector.catalog(self._storage, scan.raw)
         names = catalog.select(scan.selection)
@@ -126,7 +128,7 @@ class _Reader(DataSourceReader):
         assert self._storage is not None, (
             "partitions are cut in the process that made the reader"
         )
-        return list(cut(self._scan, self._config, self._storage, self._snapshots))
+        return list(cut(self._scan, self._config.scan, self._storage, self._snapshots))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the record batches of a partition."""
@@ -138,7 +140,7 @@ class _Reader(DataSourceReader):
 def _pinned(scan: ScanOptions, config: CacheConfig) -> ScanOptions:
     """Return the scan with its schema and versions looked up by the connector, once."""
     connector = connectors.find(scan.connector)
-    storage = open_storage(scan.root, config, Traffic())
+    storage = open_storage(scan.root, config.storage, Traffic())
     raw = connector.pin(storage, scan.selection, scan.raw)
     return replace(scan, raw=raw, decoding=connector.decoding(raw))
 

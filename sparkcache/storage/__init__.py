@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sparkcache.config import CacheConfig
 from sparkcache.errors import ConfigError
 from sparkcache.storage.local import LocalStorage
 from sparkcache.storage.traffic import Traffic
 
 if TYPE_CHECKING:
+    from sparkcache.config import StorageConfig
     from sparkcache.connector import Storage
 
 __all__ = [
@@ -17,7 +17,6 @@ __all__ = [
     "Traffic",
     "normal_root",
     "open_storage",
-    "storage_settings",
 ]
 
 _S3_SCHEMES = frozenset({"s3", "s3a", "s3n"})
@@ -41,18 +40,7 @@ def normal_root(path: str) -> str:
     )
 
 
-def storage_settings(config: CacheConfig) -> CacheConfig:
-    """Return the settings that a storage uses, and defaults for all others."""
-    return CacheConfig(
-        endpoint=config.endpoint,
-        region=config.region,
-        path_style=config.path_style,
-        storage_attempts=config.storage_attempts,
-        storage_timeout_s=config.storage_timeout_s,
-    )
-
-
-def open_storage(root: str, config: CacheConfig, traffic: Traffic) -> Storage:
+def open_storage(root: str, config: StorageConfig, traffic: Traffic) -> Storage:
     """Return the storage of a root, a URI as `normal_root` returns it.
 
     The libraries for S3 are imported only here, because most of Spark's Python

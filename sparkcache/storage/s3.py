@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mypy_boto3_s3.client import S3Client
     from mypy_boto3_s3.type_defs import GetObjectOutputTypeDef
 
-    from sparkcache.config import CacheConfig
+    from sparkcache.config import StorageConfig
     from sparkcache.connector import ByteStream
     from sparkcache.storage.traffic import Traffic
 
@@ -51,7 +51,7 @@ _BY_CODE = {
 class S3Storage:
     """Reads objects of one bucket, below a prefix."""
 
-    def __init__(self, root: str, config: CacheConfig, traffic: Traffic) -> None:
+    def __init__(self, root: str, config: StorageConfig, traffic: Traffic) -> None:
         self.root = root
         self.traffic = traffic
         self.attempts = config.storage_attempts

@@ -32,6 +32,7 @@ from botocore.client import Config
 
 from sparkcache import CacheConfig
 from sparkcache import connector as connectors
+from sparkcache.config import NodeConfig, StorageConfig
 from sparkcache.demand import Consumer, Plan, ReaderIdentity
 from sparkcache.fetch import Scan
 from sparkcache.model import ReadToken
@@ -93,6 +94,7 @@ class Task:
     scan: Scan
     reader: ReaderIdentity
     plan: Plan
+    settings: NodeConfig
 
 
 def compare(topic: Topic) -> dict[str, Any]:
@@ -260,6 +262,7 @@ class Executor:
                     part.end,
                 ),
                 plan,
+                self._config.node,
             )
             for number, part in enumerate(self._parts)
         ]
@@ -269,7 +272,7 @@ class Executor:
 def _parts(options: ScanOptions, config: CacheConfig) -> Iterator[Part]:
     """Plan a scan as the data source does; yield what each task reads."""
     connector = connectors.find(options.connector)
-    storage = open_storage(options.root, config, Traffic())
+    storage = open_storage(options.root, config.storage, Traffic())
     catalog = connector.catalog(storage, options.raw)
     topics = list(catalog.select(options.selection))
     consumers = [options.consumer(topic) for topic in topics]
@@ -291,7 +294,14 @@ def _parts(options: ScanOptions, config: CacheConfig) -> Iterator[Part]:
                 )
                 for piece in pieces
             )
-            scans.append(Scan(options.root, config, tuple(filter(None, slices))))
+            scans.append(
+                Scan(
+                    options.root,
+                    config.storage,
+                    config.scan,
+                    tuple(filter(None, slices)),
+                )
+            )
         end = max(one.topic_offset + one.extent.size_bytes for one in scans[-1].slices)
         yield from (Part(scan, consumer, end) for scan in scans)
 
@@ -310,7 +320,7 @@ def _read(task: Task) -> int:
         task.scan,
         reader=task.reader,
         epoch=task.reader.token.stage,
-        settings=task.scan.config,
+        settings=task.settings,
         plans=(task.plan,),
     )
     return sum(len(batch) for run in runs for batch in run.batches)
@@ -321,7 +331,7 @@ def _fetch(scan: Scan) -> int:
     fetched = 0
     for one in scan.slices:
         extent = one.extent
-        stream = _storage(scan.root, scan.config).open(
+        stream = _storage(scan.root, scan.storage).open(
             one.ledger.object, extent.offset, extent.size_bytes
         )
         while chunk := stream.read(READ_BYTES):
@@ -331,5 +341,5 @@ def _fetch(scan: Scan) -> int:
 
 
 @cache
-def _storage(root: str, config: CacheConfig) -> Storage:
+def _storage(root: str, config: StorageConfig) -> Storage:
     return open_storage(root, config, Traffic())

@@ -258,7 +258,7 @@ def many_topics(directory: Path, topics: int) -> list[RunSlice]:
         name = f"persistent://shop/eu/orders-{number}"
         write_directory(directory, ledger_objects(name, number, [entry]))
     connector = connectors.find("pulsar")
-    storage = open_storage(f"file://{directory}", LONG, Traffic())
+    storage = open_storage(f"file://{directory}", LONG.storage, Traffic())
     catalog = connector.catalog(storage, {})
     found = []
     for number in range(topics):
@@ -274,7 +274,7 @@ def read(executor: Path, topic: Path, slices: list[RunSlice]) -> None:
     """Read these runs through the node, in one task."""
     os.environ["SPARK_LOCAL_DIRS"] = str(executor)
     config = replace(LONG, engine="ring", max_bytes=RING_BYTES)
-    scan = Scan(f"file://{topic}", config, tuple(slices))
+    scan = Scan(f"file://{topic}", config.storage, config.scan, tuple(slices))
     for run in Executor(executor, topic, config).read(0, scan, config):
         assert run.batches[0].num_rows == 1
 

@@ -177,18 +177,22 @@ def in_process(
 ) -> dict[str, float]:
     """Time the passes of a Service over so many runs, and one pass over as many."""
     now_s = 0.0
-    service = Service(LONG, max_runs=2 * MILLION, now=lambda: now_s, close_fd=close)
+    service = Service(
+        LONG.node, max_runs=2 * MILLION, now=lambda: now_s, close_fd=close
+    )
     fill(service, fds, size_bytes)
     now_s = 2 * LONG.ttl_create_s
     passes_s: list[float] = []
     while timed(passes_s, service.expire, time.process_time):
         pass
     again = [memfd(size_bytes) for _ in fds] if close is os.close else fds
-    service = Service(LONG, max_runs=2 * MILLION, now=lambda: now_s, close_fd=close)
+    service = Service(
+        LONG.node, max_runs=2 * MILLION, now=lambda: now_s, close_fd=close
+    )
     fill(service, again, size_bytes)
     now_s *= 2
     begin_s = time.process_time()
-    service._store.free(service._store.runs.expire(now_s))
+    service._store._free(service._store._runs.expire(now_s))
     one_go_s = time.process_time() - begin_s
     assert service.metrics().runs == 0
     return {"pass_ms": ms(max(passes_s)), "one_go_ms": ms(one_go_s)}
@@ -210,9 +214,9 @@ def fill(service: Service, fds: list[int], size_bytes: int) -> None:
     ]
     for index, fd in enumerate(fds):
         key = RunKey(ledgers[index % 100], Run(index, index))
-        fits, _ = service._store.planned.reserve(key, size_bytes, now_s)
+        fits, _ = service._store._planned.reserve(key, size_bytes, now_s)
         assert fits
-        service._store.planned.insert(key, fd, slot=Slot(size_bytes), now_s=now_s)
+        service._store._planned.insert(key, fd, slot=Slot(size_bytes), now_s=now_s)
 
 
 # A million runs in a real event loop
@@ -251,7 +255,14 @@ def ask(channel: Channel[ToTask]) -> Metrics:
 def opening(settings: CacheConfig) -> Open:
     """Return what a task of a later stage says that reads nothing."""
     reader = ReaderIdentity(ReadToken(1, 0), "scan", Consumer(TOPIC), math.inf)
-    return Open(PROTOCOL_VERSION, Scan("", settings, ()), reader, 1, settings, ())
+    return Open(
+        PROTOCOL_VERSION,
+        Scan("", settings.storage, settings.scan, ()),
+        reader,
+        1,
+        settings.node,
+        (),
+    )
 
 
 @contextmanager
@@ -278,8 +289,8 @@ def serve(listener: Any) -> None:
     """Be that node."""
     server_module._max_runs = lambda: 2 * MILLION
     loop = asyncio.new_event_loop()
-    server = server_module._Server(loop, listener, LONG)
-    server.service._store.close_fd = lambda _: None
+    server = server_module._Server(loop, listener, LONG.node)
+    server.service._store._close_fd = lambda _: None
     fill(server.service, [0] * MILLION, PAGE)
     loop.add_signal_handler(signal.SIGTERM, loop.stop)
     loop.run_forever()

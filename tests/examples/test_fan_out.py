@@ -59,7 +59,7 @@ def test_fan_out(delta_jars: list[Path]) -> None:
 
 
 def test_fan_out_without_the_jars(tmp_path: Path) -> None:
-    pytest.importorskip("delta", reason="delta-spark is not installed")
+    pytest.importorskip("delta.pip_utils", reason="delta-spark is not installed")
     settings = tmp_path / "ivysettings.xml"
     settings.write_text(NOWHERE.format(tmp_path))
     conf = f"spark.jars.ivySettings {settings}\nspark.jars.ivy {tmp_path}/ivy\n"

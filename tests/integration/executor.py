@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -87,11 +87,12 @@ class Executor:
         plans: tuple[Plan, ...] = (),
     ) -> Iterator[DecodedRun]:
         """Read in this process, as a task of a stage."""
+        config = config or self.config
         return read_scan(
-            scan or self.scan(),
+            replace(scan or self.scan(), config=config.scan),
             reader=ReaderIdentity(ReadToken(stage, 0), "scan", consumer, math.inf),
             epoch=stage,
-            settings=config or self.config,
+            settings=config.node,
             plans=plans,
         )
 
@@ -134,7 +135,7 @@ class Executor:
 def whole_topic(directory: Path, config: CacheConfig) -> Scan:
     options = ScanOptions.parse({"path": str(directory), "topic": TOPIC})
     connector = connectors.find("pulsar")
-    storage = open_storage(options.root, config, Traffic())
+    storage = open_storage(options.root, config.storage, Traffic())
     snapshot = connector.catalog(storage, options.raw).snapshot(TOPIC)
     consumer = options.consumer(TOPIC)
     (pieces,) = partition(
@@ -148,7 +149,7 @@ def whole_topic(directory: Path, config: CacheConfig) -> Scan:
         for part in pieces
         for piece in part
     )
-    return Scan(options.root, config, tuple(filter(None, parts)))
+    return Scan(options.root, config.storage, config.scan, tuple(filter(None, parts)))
 
 
 def digest(runs: Iterable[DecodedRun]) -> str:

@@ -69,7 +69,7 @@ def every_run(config: CacheConfig) -> list[RunSlice]:
     """Every run of the topic, each as a slice of its own."""
     options = ScanOptions.parse({"path": f"s3://{BUCKET}", "topic": TOPIC})
     connector = connectors.find("pulsar")
-    storage = open_storage(options.root, config, Traffic())
+    storage = open_storage(options.root, config.storage, Traffic())
     snapshot = connector.catalog(storage, options.raw).snapshot(TOPIC)
     return [
         RunSlice(ledger_map.ledger, extent, tuple(runs), index, index + 1)
@@ -100,12 +100,14 @@ def test_readers_of_overlapping_ranges_fetch_every_byte_once(
 
     def read(number: int, first: int, stop: int, config: CacheConfig) -> Runs:
         return read_scan(
-            Scan(f"s3://{BUCKET}", config, joined(runs[first:stop])),
+            Scan(
+                f"s3://{BUCKET}", config.storage, config.scan, joined(runs[first:stop])
+            ),
             reader=ReaderIdentity(
                 ReadToken(number, 0), "scan", Consumer(TOPIC), math.inf
             ),
             epoch=0,
-            settings=config,
+            settings=config.node,
             plans=(),
         )
 

@@ -12,7 +12,7 @@ from deltalake import DeltaTable, write_deltalake
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from sparkcache.config import CacheConfig
+from sparkcache.config import StorageConfig
 from sparkcache.connector import Selection
 from sparkcache.errors import ConfigError, SourceError
 from sparkcache.storage import Traffic, open_storage
@@ -49,7 +49,7 @@ def write(folder: Path, files: Mapping[str, pa.Table]) -> None:
 
 
 def ours(folder: Path, **options: str) -> list[Row]:
-    storage: Storage = open_storage(f"file://{folder}", CacheConfig(), Traffic())
+    storage: Storage = open_storage(f"file://{folder}", StorageConfig(), Traffic())
     options = dict(CONNECTOR.pin(storage, Selection((".",)), options))
     rows, losses = read_topic(CONNECTOR, storage, ".", options)
     assert not losses
@@ -171,12 +171,15 @@ def test_where_goes_by_columns_that_differ_in_case(
         pytest.param(
             {"s": {"ab": 1}},
             {"s": {"aB": 1, "Ab": 2}},
-            "could be aB or Ab",
+            "could be (aB or Ab|Ab or aB)",  # PyArrow 18 sorts the fields
             id="two in a struct",
         ),
         pytest.param({"a": 1, "A": 1}, {"a": 1}, "both a and A", id="of the table"),
         pytest.param(
-            {"s": {"a": 1, "A": 1}}, {"s": {"a": 1}}, "both a and A", id="in its struct"
+            {"s": {"a": 1, "A": 1}},
+            {"s": {"a": 1}},
+            "both (a and A|A and a)",
+            id="in its struct",
         ),
     ],
 )

@@ -75,3 +75,33 @@ def test_notebooks_show_a_table(spark: SparkSession, tmp_path: Path) -> None:
 def test_there_are_three_ways_to_sum_up(spark: SparkSession) -> None:
     with pytest.raises(ConfigError, match="use one of node, topic, group"):
         sparkcache.stats(spark, by="tenant")
+
+
+def test_clear_evicts_one_topic_or_all(spark: SparkSession, tmp_path: Path) -> None:
+    def runs() -> dict[str, int]:
+        rows = sparkcache.stats(spark, "topic").collect()
+        return {row["topic"]: row["runs"] for row in rows}
+
+    orders = write(tmp_path / "orders", "persistent://clear/eu/orders")
+    parcels = write(tmp_path / "parcels", "persistent://clear/eu/parcels")
+    for topic in (orders, parcels):
+        assert topic.load(spark).count() == topic.rows
+    name, other = (f"{t.directory.as_uri()}#{t.name}" for t in (orders, parcels))
+    assert runs()[name] > 0
+    assert runs()[other] > 0
+    sparkcache.clear(spark, name)
+    assert runs()[name] == 0
+    assert runs()[other] > 0
+    sparkcache.clear(spark)
+    assert set(runs().values()) == {0}
+    assert orders.load(spark).count() == orders.rows
+    assert runs()[name] > 0
+
+
+def test_clear_names_the_topics_that_there_are(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    topic = write(tmp_path / "orders", "persistent://clear/us/orders")
+    assert topic.load(spark).count() == topic.rows
+    with pytest.raises(ConfigError, match=r"clear\(topic='orders'\): .* no such topic"):
+        sparkcache.clear(spark, "orders")

@@ -309,8 +309,8 @@ def test_conf_file_has_the_defaults(conf_file: Callable[[str], Path]) -> None:
 
 
 def test_conf_file_marks_settings_of_a_scan() -> None:
-    for spec in fields(CacheConfig):
-        name = config.option_name(spec)
+    for setting in config.settings_of(CacheConfig):
+        name = setting.option
         text, _, _ = config.conf_file().partition(f"\n#spark.sparkcache.{name}")
         is_marked = text.endswith("(scan)")
         assert is_marked == (name in config.scan_option_names())

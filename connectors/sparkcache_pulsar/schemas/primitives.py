@@ -104,7 +104,9 @@ def _layout(
     fields: str,
     convert: Callable[[np.ndarray], tuple[np.ndarray, Bools]] = _as_is,
 ) -> _Layout:
-    return _Layout(type_, np.dtype(fields + ","), convert)
+    formats = enumerate(fields.split(","))
+    dtype = np.dtype([(f"f{number}", text) for number, text in formats])
+    return _Layout(type_, dtype, convert)
 
 
 _LAYOUTS = {

@@ -14,7 +14,7 @@ from sparkcache.source.batch.partitions import partition, wanted
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from sparkcache.config import CacheConfig
+    from sparkcache.config import ScanConfig
     from sparkcache.connector import Snapshot, Storage
     from sparkcache.demand import Consumer
     from sparkcache.source.batch.partitions import Located, Piece
@@ -56,7 +56,7 @@ class ScanPartition(InputPartition):
 
 def cut(
     scan: ScanOptions,
-    config: CacheConfig,
+    config: ScanConfig,
     storage: Storage,
     snapshots: Sequence[tuple[Consumer, Snapshot]],
 ) -> Iterator[ScanPartition]:

@@ -7,23 +7,23 @@ consumer's expected read of the same run.
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from sparkcache import connector as connectors
 from sparkcache.demand import ReaderIdentity
-from sparkcache.fetch import RunSlice, Scan
+from sparkcache.fetch import RunSlice
 from sparkcache.model import Position
 from sparkcache.node.client import read_scan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from sparkcache.config import CacheConfig
     from sparkcache.connector import DecodedRun
     from sparkcache.demand import Consumer
+    from sparkcache.fetch import Scan
     from sparkcache.model import Extent, Ledger, Run, RunKey
     from sparkcache.source.batch.extent_index import ExtentIndex
     from sparkcache.source.settings import TaskSettings
@@ -38,7 +38,6 @@ class SurroundingRuns:
         scan: The runs that the task reads.
         consumer: The consumer for which it reads.
         task: The task's settings, plans and identity.
-        settings: The node's settings.
 
     """
 
@@ -46,7 +45,6 @@ class SurroundingRuns:
     scan: Scan
     consumer: Consumer
     task: TaskSettings
-    settings: CacheConfig
 
     @cached_property
     def _extents(self) -> list[tuple[Ledger, Extent, int]]:
@@ -93,12 +91,12 @@ class SurroundingRuns:
         """Yield the runs of a slice; hold no references to them, unlike zip()."""
         end = run_slice.topic_offset + run_slice.extent.size_bytes
         runs = read_scan(
-            Scan(self.scan.root, self.scan.config, (run_slice,)),
+            replace(self.scan, slices=(run_slice,)),
             reader=ReaderIdentity(
                 self.task.token, uuid.uuid4().hex, self.consumer, end
             ),
             epoch=self.task.epoch,
-            settings=self.settings,
+            settings=self.task.config.node,
             plans=(),
         )
         for index in range(run_slice.start, run_slice.stop):

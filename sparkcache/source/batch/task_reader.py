@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark import TaskContext
@@ -71,13 +71,12 @@ class TaskReader:
 
         slices = tuple(filter(None, map(slice_of, partition.pieces)))
         following = enumerate(map(slice_of, partition.following), partition.part + 1)
-        scan = Scan(self.scan.root, config, slices)
-        node_settings = replace(task.config, enabled=config.enabled)
+        scan = Scan(self.scan.root, config.storage, config.scan, slices)
         runs = read_scan(
             scan,
             reader=ReaderIdentity(task.token, partition.scan, consumer, partition.end),
             epoch=task.epoch,
-            settings=node_settings,
+            settings=task.config.node,
             plans=task.plans_of(stream),
             following=tuple((part, first) for part, first in following if first),
             group=connector.group(consumer.topic),
@@ -85,7 +84,7 @@ class TaskReader:
         resolver = connector.resolver(
             self.scan.decoding,
             self.scan.raw,
-            SurroundingRuns(index, scan, consumer, task, node_settings),
+            SurroundingRuns(index, scan, consumer, task),
         )
         row_filter = RowFilter(self.scan, consumer, self.columns)
         fail = self.scan.fail_on_data_loss

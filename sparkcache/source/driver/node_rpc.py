@@ -15,6 +15,7 @@ from sparkcache.errors import CacheUnavailable
 from sparkcache.node.address import Address
 from sparkcache.node.channel import Channel
 from sparkcache.node.messages import (
+    Clear,
     EndPlans,
     GetMetrics,
     GetStatus,
@@ -63,6 +64,11 @@ def _notify(spark: SparkSession, message: Message) -> None:
     except (Py4JError, PySparkException) as error:
         reason = str(error).partition("\n\tat ")[0]
         _log.warning("nodes did not receive %s: %s", message, reason)
+
+
+def clear_nodes(spark: SparkSession, topic: str | None) -> None:
+    """Have all nodes evict the runs of a topic, or all runs."""
+    _on_executors(spark, GetMetrics(), (Clear(topic),))
 
 
 def node_metrics(spark: SparkSession) -> dict[str, Metrics]:

@@ -115,7 +115,7 @@ def _consumers(options: Mapping[str, str], spark: SparkSession) -> list[Consumer
     if not names or not all(map(connector.is_single_topic, names)):
         conf = dict(spark.conf.getAll)
         config = CacheConfig.resolve(options=scan.raw, conf=conf)
-        storage = open_storage(scan.root, config, Traffic())
+        storage = open_storage(scan.root, config.storage, Traffic())
         with drawing_progress():
             names = connector.catalog(storage, scan.raw).select(scan.selection)
     return [scan.consumer(name) for name in names]

@@ -104,7 +104,7 @@ class BatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @cached_property
     def _storage(self) -> Storage:
-        return open_storage(self.scan.root, self.config, Traffic())
+        return open_storage(self.scan.root, self.config.storage, Traffic())
 
 
 def packed(stream: Plan) -> bytes:

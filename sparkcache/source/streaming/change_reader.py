@@ -90,7 +90,7 @@ class ChangeReader(BatchReader):
         name = qualified_topic(self._topic, self.scan.root)
         consumer = Consumer(name, *change_offsets.bounds(ledgers))
         parts = cut(
-            self.scan, self.config, self._storage, [(consumer, Snapshot(ledgers))]
+            self.scan, self.config.scan, self._storage, [(consumer, Snapshot(ledgers))]
         )
         first = self._least([*changes, *self._known])
         stream = self._plan.next((begin, stop), [Consumer(name, first)])

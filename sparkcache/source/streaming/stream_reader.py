@@ -149,7 +149,7 @@ class StreamReader(BatchReader):
         packed_plan = packed(stream)
         return [
             StreamPartition(part, indexes[part.consumer.topic], packed_plan)
-            for part in cut(self.scan, self.config, self._storage, snapshots)
+            for part in cut(self.scan, self.config.scan, self._storage, snapshots)
         ]
 
     @cached_property

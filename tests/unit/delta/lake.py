@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from deltalake import DeltaTable, write_deltalake
 
-from sparkcache.config import CacheConfig
+from sparkcache.config import StorageConfig
 from sparkcache.connector import Selection, Snapshot
 from sparkcache.storage import Traffic, open_storage
 from sparkcache.testing.reading import discover, read_topic
@@ -59,4 +59,4 @@ class Lake:
         return rows
 
     def storage(self) -> Any:
-        return open_storage(f"file://{self.directory}", CacheConfig(), Traffic())
+        return open_storage(f"file://{self.directory}", StorageConfig(), Traffic())

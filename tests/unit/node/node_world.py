@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sparkcache.config import CacheConfig
 from sparkcache.demand import Consumer, Plan
@@ -24,6 +24,15 @@ from sparkcache.model import (
     Segment,
     Slot,
 )
+from sparkcache.node.events import (
+    LoaderClosed,
+    LoaderEnded,
+    LoaderMessage,
+    LoaderReady,
+    TaskClosed,
+    TaskMessage,
+    Tick,
+)
 from sparkcache.node.messages import (
     PROTOCOL_VERSION,
     Cancel,
@@ -34,8 +43,10 @@ from sparkcache.node.messages import (
     Failed,
     Finish,
     Forget,
+    FromLoader,
     Grant,
     KeepAlive,
+    Loaded,
     Message,
     Open,
     Prepare,
@@ -49,6 +60,9 @@ from sparkcache.node.messages import (
 )
 from sparkcache.node.reader_session import ReaderSession
 from sparkcache.node.service import Service
+
+if TYPE_CHECKING:
+    from sparkcache.node.events import TaskRequest
 
 SIZE = 4096
 STORED = 1 << 20
@@ -112,11 +126,10 @@ class FakeLoader(FakePeer):
         self._is_asking = False
         self.prepared: set[int] = set()
         self.segments: set[Segment] = set()
-        world.service.loader_ready(self)
+        world.service.handle(LoaderReady(self))
 
     def step(self) -> bool:
         """Say one thing to the node, if there is one to say."""
-        service = self._world.service
         self._look_ahead()
         if self._start is None:
             if not self.sent:
@@ -133,12 +146,12 @@ class FakeLoader(FakePeer):
         if self._index == len(load.runs):
             self._end()
         elif self._index in self._start.skip:
-            service.skipped(self, Skipped(self._index, self._offset()))
+            self.report(Skipped(self._index, self._offset()))
             self._index += 1
         else:
             self._is_asking = True
             self._world.decoded.append(load.runs[self._index].first)
-            service.decoded(self, Decoded(self._index, SIZE, self._offset()))
+            self.report(Decoded(self._index, SIZE, self._offset()))
         return True
 
     def _look_ahead(self) -> None:
@@ -156,17 +169,21 @@ class FakeLoader(FakePeer):
                     gone = {it for it in self.segments if it.number in message.segments}
                     self.segments -= gone
 
+    def report(self, message: FromLoader, fd: int | None = None) -> None:
+        """Send the node a message."""
+        self._world.service.handle(LoaderMessage(self, message, fd))
+
     def fail(self) -> None:
         """Find that the storage does not deliver."""
         assert self.is_loading
-        self._world.service.failed(self, FAILURE)
+        self.report(FAILURE)
         self._end()
 
     def die(self) -> None:
         """Be of no use any more, and yet go on writing; see `end`."""
         self._world.loaders.remove(self)
         self._world.dying.append(self)
-        self._world.service.loader_gone(self)
+        self._world.service.handle(LoaderClosed(self))
 
     def end(self) -> None:
         """Write no more: the last thing that was written is not whole."""
@@ -174,7 +191,7 @@ class FakeLoader(FakePeer):
             if isinstance(message, Grant) and message.slot.segment is not None:
                 self._world.write(message.slot, None)
         self._world.dying.remove(self)
-        self._world.service.loader_ended(self)
+        self._world.service.handle(LoaderEnded(self))
 
     @property
     def is_loading(self) -> bool:
@@ -196,12 +213,12 @@ class FakeLoader(FakePeer):
         match answer:
             case Grant():
                 fd = self._put(answer.slot, index)
-                self._world.service.loaded(self, index, fd)
+                self.report(Loaded(index), fd)
                 if answer.last:
                     self._end()
             case Deny():
                 for _ in range(answer.readers):
-                    self._world.service.streamed(self, -1)
+                    self.report(Streamed(), self._world.create())
             case Cancel():
                 self._end()
             case _:
@@ -224,7 +241,7 @@ class FakeLoader(FakePeer):
 
     def _end(self) -> None:
         self._start = None
-        self._world.service.ended(self, Ended(1, 0, 0))
+        self.report(Ended(1, 0, 0))
 
 
 class Reader(FakePeer):
@@ -320,13 +337,17 @@ class Reader(FakePeer):
             del self.mapped[gone]
         self._placed.clear()
         read, self._read = tuple(self._read), []
-        self._world.service.take(self.session, Take(*place, read, released))
+        self.send_node(Take(*place, read, released))
         return None if self.is_waiting else self.answers[-1]
+
+    def send_node(self, message: TaskRequest) -> None:
+        """Send the node a message."""
+        self._world.service.handle(TaskMessage(self.session, message))
 
     def finish(self) -> None:
         """Say that the last run was read, too, and leave."""
         last = self._places[max(self._asked - 1, 0) : self._asked]
-        self._world.service.finish(self.session, Finish((*self._read, *last)))
+        self.send_node(Finish((*self._read, *last)))
         self.leave()
 
     def leave(self) -> None:
@@ -335,7 +356,7 @@ class Reader(FakePeer):
         self._placed.clear()
         self.close()
         self._world.readers.remove(self)
-        self._world.service.close(self.session)
+        self._world.service.handle(TaskClosed(self.session))
 
 
 @dataclass
@@ -370,7 +391,7 @@ class World:
         self._fds = count()
         self._stages = count()
         self.service = Service(
-            self.config,
+            self.config.node,
             max_runs=self.max_runs,
             now=self._now,
             close_fd=self._close,
@@ -414,11 +435,10 @@ class World:
         end: Position | None = None,
     ) -> Reader:
         stage = next(self._stages) if stage is None else stage
-        scan = Scan(ROOT, self.config, slices)
+        scan = Scan(ROOT, self.config.storage, self.config.scan, slices)
         reader = Reader(self, scan)
         self.readers.append(reader)
-        self.service.open(
-            reader.session,
+        reader.send_node(
             Open(
                 PROTOCOL_VERSION,
                 scan,
@@ -429,7 +449,7 @@ class World:
                     RUNS * STORED,
                 ),
                 epoch,
-                settings or self.service.config,
+                self.service.config if settings is None else settings.node,
                 plans,
                 following,
                 group,
@@ -459,8 +479,19 @@ class World:
         """First and last entry of each load begun."""
         return [(s.load.runs[0].first, s.load.runs[-1].last) for s in self.loads]
 
+    def request(self, message: TaskRequest, peer: FakePeer | None = None) -> None:
+        """Send the node a message through a connection of its own."""
+        session = ReaderSession(peer or FakePeer())
+        self.service.handle(TaskMessage(session, message))
+
+    def configure(self, config: CacheConfig) -> None:
+        self.service.configure(config.node)
+
+    def tick(self) -> None:
+        self.service.handle(Tick())
+
     def end_plans(self, *ids: str) -> None:
-        self.service.end_plans(EndPlans(ids))
+        self.request(EndPlans(ids))
 
     def held(self) -> set[int]:
         """First entries of the runs of the first ledger that are served at once."""
@@ -470,7 +501,7 @@ class World:
         self.now_s += step_s
         while self.service.expire():
             self.service.check()
-        self.service.tick()
+        self.service.handle(Tick())
 
     def memory_bytes(self) -> int:
         """What is in memory: held by the service, or mapped by a reader."""
@@ -501,8 +532,8 @@ def knowing(*held: int) -> World:
         world.settle()
         reader.leave()
         if entry == RUNS - 1:
-            world.service.configure(replace(CONFIG, max_bytes=0))
-            world.service.configure(CONFIG)
+            world.configure(replace(CONFIG, max_bytes=0))
+            world.configure(CONFIG)
             assert world.held() == set()
     assert world.held() == set(held)
     world.loads.clear()

@@ -11,7 +11,10 @@ from sparkcache.demand import Consumer
 from sparkcache.demand import ReaderIdentity as ScanReader
 from sparkcache.fetch import Scan
 from sparkcache.model import ReadToken
+from sparkcache.node.events import TaskMessage
 from sparkcache.node.messages import (
+    GetMetrics,
+    GetTopicMetrics,
     MetricsReply,
     Open,
     Refused,
@@ -24,9 +27,11 @@ from sparkcache.node.reader_session import ReaderSession
 def test_who_speaks_another_version_is_refused() -> None:
     world, peer = World(), FakePeer()
     session = ReaderSession(peer)
-    scan = Scan("memory://bucket", CONFIG, ())
+    scan = Scan("memory://bucket", CONFIG.storage, CONFIG.scan, ())
     reader = ScanReader(ReadToken(0, 0), "scan", Consumer(TOPIC), 0)
-    world.service.open(session, Open(0, scan, reader, 0, CONFIG, ()))
+    world.service.handle(
+        TaskMessage(session, Open(0, scan, reader, 0, CONFIG.node, ()))
+    )
     [(answer, _)] = peer.sent
     assert isinstance(answer, Refused)
     assert session.scan is None
@@ -45,7 +50,7 @@ def test_who_asks_out_of_order_is_hung_up_on(asked: list[tuple[int, int]]) -> No
     world = World()
     reader = world.of(0, 9)
     for place in asked:
-        world.service.take(reader.session, Take(*place))
+        reader.send_node(Take(*place))
     assert reader.is_closed
 
 
@@ -56,15 +61,15 @@ def test_nobody_reads_backwards() -> None:
     reader.ask()
     reader.ask() if reader.wants_more else None
     world.settle()
-    world.service.take(reader.session, Take(0, 0))
+    reader.send_node(Take(0, 0))
     assert reader.is_closed
 
 
 def test_metrics_are_told() -> None:
     world, peer = World(), FakePeer()
-    world.service.get_metrics(peer)
+    world.request(GetMetrics(), peer)
     assert peer.sent == [(MetricsReply(world.service.metrics()), None)]
-    world.service.get_topic_metrics(peer)
+    world.request(GetTopicMetrics(), peer)
     assert peer.sent[1:] == [(TopicMetricsReply(world.service.topic_metrics()), None)]
 
 
@@ -85,7 +90,7 @@ def test_a_topic_is_counted_with_its_group() -> None:
     assert (topic.runs, topic.kept_bytes, topic.evictions) == (3, 3 * SIZE, 0)
     for reader in list(world.readers):
         reader.leave()
-    world.service.configure(replace(CONFIG, max_bytes=SIZE))
+    world.configure(replace(CONFIG, max_bytes=SIZE))
     (topic,) = world.service.topic_metrics()
     assert (topic.runs, topic.kept_bytes, topic.evictions) == (1, SIZE, 2)
 

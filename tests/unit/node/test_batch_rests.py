@@ -58,10 +58,10 @@ def test_a_load_does_not_go_on_for_long_for_a_batch_that_does_not_come() -> None
     world.read(reader)
     reader.finish()
     world.settle()
-    assert len(world.service.loads) == 1
+    assert world.service.metrics().in_flight == 1
     world.advance(5)
     world.settle()
-    assert len(world.service.loads) == 0
+    assert world.service.metrics().in_flight == 0
     world.read(batch(world, 2, 10, 20))
     assert world.loaded() == [(0, RUNS - 1), (12, RUNS - 1)]
 

@@ -81,18 +81,19 @@ def scan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scan:
     ledger = Ledger("numbers", "t", 0, ObjectId(path.as_uri(), RUNS, version))
     runs = tuple(Run(entry, entry) for entry in range(RUNS))
     part = RunSlice(ledger, Extent(0, RUNS - 1, 0, RUNS), runs, 0, RUNS)
-    return Scan(tmp_path.as_uri(), CONFIG, (part,))
+    return Scan(tmp_path.as_uri(), CONFIG.storage, CONFIG.scan, (part,))
 
 
 READER = ReaderIdentity(ReadToken(0, 0), "scan", Consumer("t"), RUNS)
 
 
 def read(scan: Scan, **changes: Any) -> list[int]:
+    config = replace(CONFIG, **changes)
     runs = read_scan(
-        scan,
+        replace(scan, config=config.scan),
         reader=READER,
         epoch=0,
-        settings=replace(CONFIG, **changes),
+        settings=config.node,
         plans=(),
     )
     return [number for run in runs for b in run.batches for number in b[0].to_pylist()]
@@ -354,7 +355,7 @@ def test_a_node_that_ends_before_the_last_word_is_no_concern(
 
 def test_a_task_that_is_given_up_hangs_up(scan: Scan, address: Address) -> None:
     with closing(Node(address, die)) as node:
-        runs = read_scan(scan, reader=READER, epoch=0, settings=CONFIG, plans=())
+        runs = read_scan(scan, reader=READER, epoch=0, settings=CONFIG.node, plans=())
         next(runs)
         runs.close()  # type: ignore[attr-defined]
     assert not any(isinstance(message, Finish) for message in node.heard)

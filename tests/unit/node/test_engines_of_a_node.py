@@ -9,7 +9,7 @@ import pytest
 from node_world import CONFIG, RUNS, SIZE, TOPIC, World, plan, run_slice
 
 from sparkcache.metrics import Metrics
-from sparkcache.node.messages import Grant, Served, ServedFromSegment, Streamed
+from sparkcache.node.messages import Grant, Loaded, Served, ServedFromSegment, Streamed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -71,11 +71,11 @@ def test_d5_what_is_missing_of_a_range_is_loaded_and_no_more(
     world = world_of(config)
     read(world, 0, RUNS)
     for entry in (20, 21, 50):
-        run = world.service._store.runs.remove(
+        run = world.service._store._runs.remove(
             run_slice(0, entry, entry + 1).key(entry)
         )
         assert run is not None
-        world.service._store.free([run])
+        world.service._store._free([run])
     world.decoded.clear()
     read(world, 10, 60)
     assert world.decoded == [20, 21, 50]
@@ -267,7 +267,7 @@ def test_a_segment_that_cannot_be_created_is_no_room(
     world = world_of()
     monkeypatch.setattr("os.memfd_create", fail)
     assert read(world, 0, 3) == [Streamed()] * 3
-    assert world.service._store.runs.is_idle
+    assert world.service._store._runs.is_idle
     monkeypatch.undo()
     assert read(world, 0, 3) == [Served(SIZE)] * 3
 
@@ -279,9 +279,9 @@ def test_loaders_unmap_what_is_none_of_the_rings_any_more(
     read(world, 0, 40)
     [loader] = world.loaders
     assert {segment.number for segment in loader.segments} == set(range(10))
-    world.service.configure(replace(RING, max_bytes=8 * SIZE))
+    world.configure(replace(RING, max_bytes=8 * SIZE))
     world.settle()
-    held = set(world.service._store.runs.segments)
+    held = set(world.service._store._runs.segments)
     assert {segment.number for segment in loader.segments} == held
     assert len(held) == 2
     read(world, 40, 60)
@@ -297,7 +297,7 @@ def test_the_engine_is_changed_while_it_runs(
     assert read(world, 0, 9) == [Served(SIZE)] * 9
     reader = world.of(0, 9)
     reader.ask()
-    world.service.configure(replace(after, read_ahead_bytes=0))
+    world.configure(replace(after, read_ahead_bytes=0))
     world.service.check()
     if before is not after:
         assert world.held() == set()
@@ -327,6 +327,6 @@ def test_a_loader_that_hands_over_what_it_was_not_granted_is_let_go(
     while not loader.is_loading:
         loader.step()
     fd = world.create()
-    world.service.loaded(loader, 0, fd)
+    loader.report(Loaded(0), fd)
     assert loader.is_closed
     assert world.open_fds == set()

@@ -49,7 +49,7 @@ def test_lay_out(
 ) -> None:
     part = run_slice(0, *wanted, runs=10)
     job = lay_out(
-        Scan(ROOT, CONFIG, (part,)),
+        Scan(ROOT, CONFIG.storage, CONFIG.scan, (part,)),
         part,
         index,
         is_present=lambda found: found.run.first in here,

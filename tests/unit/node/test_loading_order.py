@@ -49,9 +49,9 @@ def test_evicted_runs_do_not_count_as_ahead() -> None:
     reader.ask()
     world.settle()
     assert world.held() == {0, 1, 2, 3, 4}
-    world.service.configure(replace(world.service.config, max_bytes=0))
-    world.service.configure(replace(CONFIG, read_ahead_bytes=3 * SIZE))
-    world.service.tick()
+    world.configure(replace(CONFIG, max_bytes=0))
+    world.configure(replace(CONFIG, read_ahead_bytes=3 * SIZE))
+    world.tick()
     world.settle()
     assert world.held() == {0, 1, 5}  # two are mapped; three in vain are a lesson
 
@@ -92,7 +92,7 @@ def test_one_that_is_waited_for_displaces_one() -> None:
         world.reader(run_slice(number, 0, 50)).ask()
     world.settle()
     world.reader(run_slice(3, 0, 50)).ask()
-    world.service.tick()
+    world.tick()
     assert sum(bool(loader.sent) for loader in world.loaders) == 1
 
 

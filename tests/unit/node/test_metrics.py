@@ -123,7 +123,7 @@ def by_ttl(world: World) -> None:
 
 def by_size(world: World) -> None:
     read_all(world, 0, 3)
-    world.service.configure(replace(NO_AHEAD, max_bytes=0))
+    world.configure(replace(NO_AHEAD, max_bytes=0))
 
 
 def by_last_read(world: World) -> None:
@@ -152,7 +152,7 @@ def test_requeues_by_reason() -> None:
     read_all(world, 0, 1, plans=(plan("p", None, None),))
     world.advance(11)
     assert world.service.metrics().requeued_by_ttl == 1
-    world.service.configure(replace(world.config, max_bytes=SIZE))
+    world.configure(replace(world.config, max_bytes=SIZE))
     read_all(world, 1, 2)
     assert world.service.metrics().requeued_by_size > 0
 
@@ -160,7 +160,7 @@ def test_requeues_by_reason() -> None:
 def test_what_was_expected_and_goes_is_told() -> None:
     world = world_of()
     read_all(world, 0, 3, plans=(plan("p", None, None),))
-    world.service.configure(replace(NO_AHEAD, max_bytes=0))
+    world.configure(replace(NO_AHEAD, max_bytes=0))
     assert world.service.metrics().evicted_unread == 3
 
 
@@ -180,7 +180,7 @@ def test_what_a_load_cost_is_counted() -> None:
     loader.step()
     loader.step()
     loader.step()
-    world.service.ended(loader, Ended(gets=3, received_bytes=5000, retries=2))
+    loader.report(Ended(gets=3, received_bytes=5000, retries=2))
     counted = world.service.metrics()
     assert (counted.gets, counted.received_bytes, counted.retries) == (3, 5000, 2)
     assert counted.saved_gets == 1 - 3

@@ -38,10 +38,10 @@ def run_slice(ledger: Ledger, at: int) -> RunSlice:
 def opening(*slices: RunSlice, following: tuple[RunSlice, ...] = ()) -> Open:
     return Open(
         PROTOCOL_VERSION,
-        Scan("s3://lake", CacheConfig(), slices),
+        Scan("s3://lake", CacheConfig().storage, CacheConfig().scan, slices),
         ReaderIdentity(ReadToken(1, 2), "scan", Consumer("s3://lake#t"), math.inf),
         3,
-        CacheConfig(),
+        CacheConfig().node,
         (),
         tuple(enumerate(following, start=1)),
         "t",

@@ -76,7 +76,7 @@ def test_a_trace_tells_each_batch_of_a_stream(tmp_path: Path) -> None:
         world.read(reader)
         reader.finish()
     for _ in range(2):
-        world.service.query_progress(QueryProgress("run", {"bills": Position(0, 30)}))
+        world.request(QueryProgress("run", {"bills": Position(0, 30)}))
     world.end_plans("run")
     world.service.stop()
     begun = [it.plan for _, it in recorded(tmp_path).events if isinstance(it, Begin)]
@@ -102,11 +102,11 @@ def test_recording_begins_and_ends_with_the_setting(tmp_path: Path) -> None:
     world.loader()
     early = world.of(0, 5)
     world.read(early)
-    world.service.configure(replace(CONFIG, trace=str(tmp_path)))
+    world.configure(replace(CONFIG, trace=str(tmp_path)))
     early.leave()
     while_it_records = world.of(5, 9)
     world.read(while_it_records)
-    world.service.configure(CONFIG)
+    world.configure(CONFIG)
     while_it_records.leave()
     world.read(world.of(9, 20))
     assert [key.run.first for key in recorded(tmp_path).takes()] == [5, 6, 7, 8]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from node_world import CONFIG, RUNS, SIZE, World, knowing, run_slice
+import pytest
+from node_world import CONFIG, RUNS, SIZE, TOPIC, World, knowing, run_slice
 
-from sparkcache.node.messages import Served, Streamed
+from sparkcache.node.messages import Clear, Served, Streamed
 
 
 def test_a_run_is_loaded_once_and_then_served_at_once() -> None:
@@ -171,9 +172,9 @@ def test_settings_of_a_later_stage_hold() -> None:
     small, smaller = replace(CONFIG, max_bytes=9999), replace(CONFIG, max_bytes=99)
     world.of(0, 1, epoch=5, settings=small)
     world.of(0, 1, epoch=4, settings=smaller)
-    assert world.service.config == small
+    assert world.service.config == small.node
     world.of(0, 1, epoch=6, settings=smaller)
-    assert world.service.config == smaller
+    assert world.service.config == smaller.node
 
 
 def test_a_lower_limit_frees_what_nobody_maps() -> None:
@@ -193,3 +194,22 @@ def test_so_many_runs_are_held_as_there_are_descriptors() -> None:
     world.loader()
     world.read(world.of(0, 30))
     assert len(world.open_fds) == 5
+
+
+@pytest.mark.parametrize("topic", [None, TOPIC])
+def test_clear_evicts_what_nobody_maps(topic: str | None) -> None:
+    world = World()
+    world.loader()
+    reader = world.of(0, 5)
+    world.read(reader)
+    assert world.held() == {0, 1, 2, 3, 4}
+    world.request(Clear("other"))
+    assert world.held() == {0, 1, 2, 3, 4}
+    world.request(Clear(topic))
+    assert world.held() == set()
+    metrics = world.service.metrics()
+    assert metrics.evicted_explicitly == 5
+    assert metrics.held_bytes == SIZE * len(reader.mapped) > 0
+    reader.leave()
+    assert world.service.metrics().held_bytes == 0
+    world.service.check()

@@ -56,7 +56,7 @@ class ServiceMachine(RuleBasedStateMachine):
         self.config = replace(CONFIG, **ENGINES[engine])
         self.world = World(self.config, max_runs=max_runs)
         self.world.service._store._pass_runs = pass_runs
-        self.world.service.loads._offsets = Offsets(offsets)
+        self.world.service._loads._offsets = Offsets(offsets)
         for _ in range(loaders):
             self.world.loader()
 
@@ -143,7 +143,7 @@ class ServiceMachine(RuleBasedStateMachine):
 
     @rule()
     def retire_loader(self) -> None:
-        loader = self.world.service.loads.retire()
+        loader = self.world.service.retire_loader()
         if loader is not None:
             assert isinstance(loader, FakeLoader)
             self.world.loaders.remove(loader)
@@ -181,7 +181,7 @@ class ServiceMachine(RuleBasedStateMachine):
             ttl_s=ttl_s,
             max_life_s=max_life_s,
         )
-        self.world.service.configure(config)
+        self.world.configure(config)
 
     @rule(step_s=st.floats(0, 100))
     def expire(self, step_s: float) -> None:
@@ -206,7 +206,7 @@ class ServiceMachine(RuleBasedStateMachine):
             reader.check()
         metrics = world.service.metrics()
         assert world.memory_bytes() <= metrics.held_bytes
-        cached = world.service._store.runs.runs()
+        cached = world.service._store._runs.runs()
         assert metrics.prefetched_unread == sum(run.unread for run in cached)
         assert metrics.kept_bytes == metrics.runs * SIZE <= metrics.held_bytes
         topic = sum(world.service.topic_metrics(), TopicMetrics())
@@ -232,7 +232,7 @@ class ServiceMachine(RuleBasedStateMachine):
         world.settle()
         for loader in list(world.dying):
             loader.end()
-        world.service.configure(replace(self.config, max_bytes=0))
+        world.configure(replace(self.config, max_bytes=0))
         world.advance(0)
         assert world.service.metrics().held_bytes == 0
         assert world.service.metrics().runs == 0

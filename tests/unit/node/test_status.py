@@ -10,7 +10,7 @@ from node_world import CONFIG, STORED, TOPIC, FakePeer, World, plan
 
 from sparkcache.metrics import METRICS, Metrics, TopicMetrics
 from sparkcache.node import status
-from sparkcache.node.messages import StatusReply
+from sparkcache.node.messages import GetStatus, StatusReply
 from sparkcache.node.plan_progress import PlanProgress
 
 NAMES = {field: metric.name for field, metric in METRICS.items()}
@@ -18,7 +18,7 @@ NAMES = {field: metric.name for field, metric in METRICS.items()}
 
 def told(world: World) -> dict[str, Any]:
     peer = FakePeer()
-    world.service.get_status(peer)
+    world.request(GetStatus(), peer)
     ((message, _),) = peer.sent
     assert isinstance(message, StatusReply)
     told: dict[str, Any] = json.loads(message.json)

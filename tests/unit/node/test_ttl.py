@@ -7,13 +7,13 @@ import math
 from dataclasses import replace
 
 import pytest
-from node_world import CONFIG, SIZE, FakePeer, World, key, plan, run_slice
+from node_world import CONFIG, SIZE, World, key, plan, run_slice
 from ttl_cases import DUAL_TTL, Steps
 
 from sparkcache.cache import Ttl
 from sparkcache.config import CacheConfig
 from sparkcache.node.cache_settings import cache_settings
-from sparkcache.node.messages import Served
+from sparkcache.node.messages import GetMetrics, Served
 
 MANY = 300  # runs, which take three passes
 
@@ -49,7 +49,7 @@ def play(world: World, steps: Steps) -> None:
             case "peek":
                 assert world.service.is_held(key(1))
             case "list":
-                world.service.get_metrics(FakePeer())
+                world.request(GetMetrics())
                 assert world.service.metrics().runs > 0
             case "near":
                 reader = world.of(0, 2)
@@ -166,8 +166,8 @@ def test_who_keeps_longer_what_was_read_is_warned_once(
     World(config).advance(10)
     assert said(caplog) == warnings
     world = World()
-    world.service.configure(config)
-    world.service.configure(replace(config, max_bytes=SIZE))
+    world.configure(config)
+    world.configure(replace(config, max_bytes=SIZE))
     assert said(caplog) == 2 * warnings
 
 
@@ -255,7 +255,7 @@ def test_longer_times_bring_nothing_overdue_back() -> None:
     world = many()
     world.now_s = 500
     longer = durations(9000, 9000)
-    world.service.configure(longer)
+    world.configure(longer)
     assert world.held() == set()
     assert world.service.expire()
     assert world.held() == set()
@@ -270,7 +270,7 @@ def test_longer_times_bring_nothing_overdue_back() -> None:
 def test_shorter_times_are_caught_up_with_by_short_passes_too() -> None:
     world = many(durations(9000, 9000))
     world.now_s = 500
-    world.service.configure(CONFIG)
+    world.configure(CONFIG)
     assert world.held() == set()
     assert len(world.open_fds) == MANY
     assert world.service.expire()
@@ -280,8 +280,8 @@ def test_shorter_times_are_caught_up_with_by_short_passes_too() -> None:
 def test_settings_that_are_taken_back_before_they_hold_never_do() -> None:
     world = many()
     world.now_s = 500
-    world.service.configure(replace(CONFIG, max_bytes=0))
-    world.service.configure(CONFIG)
+    world.configure(replace(CONFIG, max_bytes=0))
+    world.configure(CONFIG)
     world.advance(0)
     assert not ask(world)
     assert world.held() == {0, 1}

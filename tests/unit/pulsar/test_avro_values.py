@@ -12,7 +12,6 @@ import pyarrow as pa
 import pytest
 from effort import tries
 from hypothesis import HealthCheck, given, settings
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from sparkcache.errors import ConfigError
 from sparkcache_pulsar import PulsarConnector
@@ -23,6 +22,7 @@ from sparkcache_pulsar.schemas.definitions import MAX_DEPTH
 from sparkcache_pulsar.schemas.spec import AVRO, Spec
 
 from .kinds import Kind, flat_records, kinds, records
+from .spark_schema import as_spark_has_it
 from .topics import read_values
 
 fastavro = pytest.importorskip("fastavro")
@@ -71,7 +71,7 @@ def test_columns_are_what_spark_takes(kind: Kind) -> None:
         {"valueSchema": json.dumps(kind.schema), "mode": "permissive"}
     )
     schema = CONNECTOR.schema(decoding)
-    assert to_arrow_schema(from_arrow_schema(schema), timezone="UTC").equals(schema)
+    assert as_spark_has_it(schema).equals(schema)
 
 
 @settings(

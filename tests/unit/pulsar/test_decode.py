@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     BinaryType,
     IntegerType,
@@ -21,6 +20,7 @@ from sparkcache.testing import decoded_runs, read_topic
 from sparkcache_pulsar.testing import Codec, Message, bytes_field, varint_field
 
 from .decoding import CONNECTOR, batch, odd, read, rows, single
+from .spark_schema import as_arrow
 from .topics import TOPIC, TXN_COMMIT, at_ms, expected_rows, store
 
 
@@ -49,7 +49,7 @@ def test_columns_are_what_spark_takes() -> None:
         "value": BinaryType(),
     }
     struct = StructType([StructField(*column) for column in types.items()])
-    spark_schema = to_arrow_schema(struct, timezone="UTC")
+    spark_schema = as_arrow(struct)
     assert CONNECTOR.schema("").equals(spark_schema)
     ((_, decoded),) = decoded_runs(CONNECTOR, store([single(Message(b"x"))]), TOPIC)
     assert decoded.batches[0].schema.equals(spark_schema)

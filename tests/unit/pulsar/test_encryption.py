@@ -13,7 +13,6 @@ pytest.importorskip("cryptography")
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from sparkcache_pulsar.encryption.options import Decryption
 from sparkcache_pulsar.encryption.private_keys import open_data_key
@@ -35,6 +34,7 @@ from .encrypting import (
     read,
 )
 from .golden import PRIVATE_KEY
+from .spark_schema import as_spark_has_it
 from .topics import expected_rows
 
 
@@ -90,9 +90,7 @@ def test_what_is_told_of_how_rows_are_made() -> None:
     for text, way in zip(found, ways, strict=True):
         columns = CONNECTOR.schema(text)
         assert ("__encryption" in columns.names) == ("cryptoFailureAction" in way)
-        assert columns.equals(
-            to_arrow_schema(from_arrow_schema(columns), timezone="UTC")
-        )
+        assert columns.equals(as_spark_has_it(columns))
 
 
 def test_values_are_decrypted_before_they_are_decoded() -> None:

@@ -13,13 +13,13 @@ import pyarrow as pa
 import pytest
 from effort import tries
 from hypothesis import given, settings
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from sparkcache_pulsar import PulsarConnector
 from sparkcache_pulsar.schemas.decoded import Decoded
 from sparkcache_pulsar.schemas.primitives import TYPES, primitive
 
 from .kinds import EPOCH
+from .spark_schema import as_spark_has_it
 from .topics import read_values
 
 CONNECTOR = PulsarConnector()
@@ -99,7 +99,7 @@ def test_what_is_no_value_is_told(type_: str, payload: bytes) -> None:
 @pytest.mark.parametrize("type_", sorted(TYPES))
 def test_columns_are_what_spark_takes(type_: str) -> None:
     schema = CONNECTOR.schema(CONNECTOR.decoding({"valueSchema": type_.lower()}))
-    assert to_arrow_schema(from_arrow_schema(schema), timezone="UTC").equals(schema)
+    assert as_spark_has_it(schema).equals(schema)
 
 
 @settings(max_examples=tries(50))

@@ -14,7 +14,6 @@ import pyarrow as pa
 import pytest
 from effort import tries
 from hypothesis import given, settings
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from sparkcache.errors import ConfigError
 from sparkcache_pulsar import PulsarConnector
@@ -24,6 +23,7 @@ from sparkcache_pulsar.schemas.protobuf_files import message_descriptor, protobu
 from sparkcache_pulsar.testing import bytes_field, varint_field
 
 from .kinds import EPOCH, texts
+from .spark_schema import as_spark_has_it
 from .topics import read_values
 
 if TYPE_CHECKING:
@@ -278,7 +278,7 @@ def test_columns_are_what_spark_takes() -> None:
         {"valueSchema": b64encode(WIDE_SET).decode(), "messageName": "t.Wide"}
     )
     schema = CONNECTOR.schema(decoding)
-    assert to_arrow_schema(from_arrow_schema(schema), timezone="UTC").equals(schema)
+    assert as_spark_has_it(schema).equals(schema)
 
 
 def test_the_ways_in_which_it_is_given(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from sparkcache.errors import ConfigError
 from sparkcache.testing import decoded_runs, discover, read_topic
@@ -18,6 +17,7 @@ from sparkcache_pulsar.schemas.spec import MAX_TEXT_BYTES
 from sparkcache_pulsar.testing import Codec, Entry, Message
 
 from .golden import GOLDEN, bucket
+from .spark_schema import as_spark_has_it
 from .topics import TOPIC, Row, read_values, store
 
 if TYPE_CHECKING:
@@ -373,7 +373,7 @@ def test_pairs_that_are_refused(options: dict[str, str], message: str) -> None:
 
 def test_columns_of_pairs_are_what_spark_takes() -> None:
     schema = CONNECTOR.schema(CONNECTOR.decoding(pair("INLINE")))
-    assert to_arrow_schema(from_arrow_schema(schema), timezone="UTC").equals(schema)
+    assert as_spark_has_it(schema).equals(schema)
 
 
 def golden(name: str, options: dict[str, str]) -> list[Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sparkcache.config import CacheConfig
+from sparkcache.config import StorageConfig
 from sparkcache.connector import Selection
 from sparkcache.errors import ConfigError
 from sparkcache.progress import Step, reporting_to
@@ -137,7 +137,7 @@ def test_all_pages_of_a_listing_are_read() -> None:
         server.behave(page_keys=50)
         server.forget()
         traffic = Traffic()
-        storage = open_storage("s3://store", CacheConfig(), traffic)
+        storage = open_storage("s3://store", StorageConfig(), traffic)
         snapshot = Catalog(storage, {}, "").snapshot(TOPIC)
         assert server.counts()["store/"].gets == 3
     assert offsets(snapshot) == list(range(60))

@@ -32,7 +32,7 @@ def surrounding(tmp_path: Path) -> SurroundingRuns:
     entry = Entry((Message(b"x" * 2_000),)).encode()
     write_directory(tmp_path, ledger_objects(TOPIC, 7, [entry] * RUNS))
     config = CacheConfig(enabled=False, run_bytes=1 << 10)
-    storage = open_storage(root, config, Traffic())
+    storage = open_storage(root, config.storage, Traffic())
     ledgers = connector.catalog(storage, {}).snapshot(TOPIC).ledgers
     (ledger, (extent,)) = ledgers[0].ledger, ledgers[0].extents
     runs = tuple(connector.runs(extent, config.run_bytes))
@@ -40,10 +40,9 @@ def surrounding(tmp_path: Path) -> SurroundingRuns:
     middle = RunSlice(ledger, extent, runs, RUNS // 2, RUNS // 2 + 1)
     return SurroundingRuns(
         ExtentIndex(ledgers),
-        Scan(root, config, (middle,)),
+        Scan(root, config.storage, config.scan, (middle,)),
         Consumer(qualified_topic(TOPIC, root)),
         TaskSettings(ReadToken(0, 0), 0, config, ()),
-        config,
     )
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from stream_world import MESSAGES, TOPIC
 
-from sparkcache.config import CacheConfig
+from sparkcache.config import StorageConfig
 from sparkcache.source.streaming.sampling import RowSamples
 from sparkcache.source.streaming.snapshot_view import SnapshotView
 from sparkcache.storage import Traffic, open_storage
@@ -19,7 +19,7 @@ def test_extents_are_looked_into_once_until_many_others_were(world: World) -> No
     for ledger in range(3):
         world.offload(ledger, 2)
     traffic = Traffic()
-    storage = open_storage(f"file://{world.directory}", CacheConfig(), traffic)
+    storage = open_storage(f"file://{world.directory}", StorageConfig(), traffic)
     snapshot = SnapshotView.find(world.reader().scan, storage, ()).snapshots[TOPIC]
     first, second, third = [
         (ledger_map.ledger, extent)

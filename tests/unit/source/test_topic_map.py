@@ -10,7 +10,7 @@ import pytest
 from stream_world import ALL, TOPIC
 
 from sparkcache import connector as connectors
-from sparkcache.config import CacheConfig
+from sparkcache.config import StorageConfig
 from sparkcache.connector import LedgerMap
 from sparkcache.model import Extent, Ledger, ObjectId
 from sparkcache.source.batch.extent_index import ExtentIndex
@@ -40,7 +40,7 @@ def _ledgers(directory: Path) -> Iterator[LedgerMap]:
     for ledger in (3, 5):
         found = ledger_objects(TOPIC, ledger, entries, max_block_bytes=128 << 10)
         write_directory(directory, found)
-    storage = open_storage(directory.as_uri(), CacheConfig(), Traffic())
+    storage = open_storage(directory.as_uri(), StorageConfig(), Traffic())
     yield from connectors.find("pulsar").catalog(storage, {}).snapshot(TOPIC).ledgers
 
 

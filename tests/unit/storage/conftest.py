@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from sparkcache.config import CacheConfig
+from sparkcache.config import StorageConfig
 from sparkcache.storage import Traffic, normal_root, open_storage
 from sparkcache.testing import MemoryStorage
 from sparkcache.testing.s3_server import S3Server
@@ -69,7 +69,7 @@ class LocalStore(Store):
         self.directory = directory
         self.traffic = Traffic()
         root = normal_root(str(directory))
-        self.storage = open_storage(root, CacheConfig(), self.traffic)
+        self.storage = open_storage(root, StorageConfig(), self.traffic)
 
     def put(
         self,
@@ -116,7 +116,7 @@ class S3Store(Store):
         """Return another storage of the same prefix, with different settings."""
         return open_storage(
             f"s3://{self.bucket}/prefix",
-            CacheConfig(**{"storage_attempts": 3, **settings}),
+            StorageConfig(**{"storage_attempts": 3, **settings}),
             self.traffic,
         )
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sparkcache.config import CacheConfig
+from sparkcache.config import StorageConfig
 from sparkcache.errors import SourceError
 from sparkcache.fetch.joined import JoinedRanges
 from sparkcache.model import ObjectId
@@ -240,7 +240,7 @@ def test_a_range_beyond_the_end_is_an_error(store: Store, pauses: list[float]) -
 @pytest.mark.parametrize("root", ["file:///no/such/directory", "s3://no-such-bucket"])
 @pytest.mark.usefixtures("server")
 def test_a_missing_root_is_an_error(root: str) -> None:
-    storage = open_storage(root, CacheConfig(), Traffic())
+    storage = open_storage(root, StorageConfig(), Traffic())
     with pytest.raises(SourceError) as caught:
         list(storage.list())
     assert caught.value.uri == root

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sparkcache.config import CacheConfig
+from sparkcache.config import StorageConfig
 from sparkcache.errors import ConfigError
 from sparkcache.storage import Traffic, normal_root, open_storage
 
@@ -48,7 +48,7 @@ def test_a_directory_with_an_odd_name(tmp_path: Path) -> None:
     directory.mkdir()
     (directory / "x").write_bytes(b"1")
     root = normal_root(f"{directory}/")
-    (listed,) = open_storage(root, CacheConfig(), Traffic()).list()
+    (listed,) = open_storage(root, StorageConfig(), Traffic()).list()
     assert listed.uri == f"{root}/x"
 
 
@@ -56,6 +56,6 @@ def test_links_are_not_followed_in_circles(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"1")
     (tmp_path / "loop").symlink_to(tmp_path)
     (tmp_path / "link").symlink_to(tmp_path / "x")
-    storage = open_storage(normal_root(str(tmp_path)), CacheConfig(), Traffic())
+    storage = open_storage(normal_root(str(tmp_path)), StorageConfig(), Traffic())
     names = [stored.uri.rpartition("/")[2] for stored in storage.list()]
     assert names == ["link", "x"]

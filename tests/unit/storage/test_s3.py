@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sparkcache.config import CacheConfig
+from sparkcache.config import StorageConfig
 from sparkcache.errors import SourceError
 from sparkcache.storage import Traffic, open_storage
 
@@ -68,7 +68,7 @@ def test_neighbours_of_the_prefix_are_not_listed(s3: S3Store) -> None:
         s3.server.put(s3.bucket, key, b"x")
     (listed,) = s3.storage.list()
     assert listed.uri == f"s3://{s3.bucket}/prefix/name"
-    root = open_storage(f"s3://{s3.bucket}", CacheConfig(), Traffic())
+    root = open_storage(f"s3://{s3.bucket}", StorageConfig(), Traffic())
     assert len(list(root.list())) == 5
 
 
@@ -307,7 +307,7 @@ def test_settings_for_other_libraries(s3: S3Store) -> None:
     assert settings["aws_virtual_hosted_style_request"] == "false"
     assert settings["aws_access_key_id"]
     endpoint = "https://s3.eu-west-1.amazonaws.com"
-    aws = CacheConfig(endpoint=endpoint, region="eu-west-1")
+    aws = StorageConfig(endpoint=endpoint, region="eu-west-1")
     settings = open_storage("s3://bucket", aws, Traffic()).access()
     assert settings["aws_region"] == "eu-west-1"
     assert "aws_endpoint" not in settings

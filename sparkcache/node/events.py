@@ -1,0 +1,97 @@
+"""The events of a node: what `Service.handle` is called with.
+
+A descriptor that comes with an event is owned by the service from then on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from sparkcache.node.messages import (
+        Clear,
+        EndPlans,
+        Finish,
+        FromLoader,
+        GetMetrics,
+        GetStatus,
+        GetTopicMetrics,
+        Open,
+        QueryProgress,
+        Take,
+    )
+    from sparkcache.node.reader_session import Peer, ReaderSession
+
+    TaskRequest: TypeAlias = (
+        Open
+        | Take
+        | Finish
+        | QueryProgress
+        | EndPlans
+        | Clear
+        | GetMetrics
+        | GetTopicMetrics
+        | GetStatus
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class TaskMessage:
+    """A task, or the driver, has sent a message."""
+
+    session: ReaderSession
+    message: TaskRequest
+
+
+@dataclass(frozen=True, slots=True)
+class TaskClosed:
+    """The connection of a session is closed."""
+
+    session: ReaderSession
+
+
+@dataclass(frozen=True, slots=True)
+class LoaderReady:
+    """A new loader waits for work."""
+
+    loader: Peer
+
+
+@dataclass(frozen=True, slots=True)
+class LoaderMessage:
+    """A loader has sent a message, with a descriptor if the message has one."""
+
+    loader: Peer
+    message: FromLoader
+    fd: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LoaderClosed:
+    """The connection of a loader is closed; its process may still write."""
+
+    loader: Peer
+
+
+@dataclass(frozen=True, slots=True)
+class LoaderEnded:
+    """The process of a loader has ended; comes after `LoaderClosed`."""
+
+    loader: Peer
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed: comes about twice per second."""
+
+
+Event: TypeAlias = (
+    TaskMessage
+    | TaskClosed
+    | LoaderReady
+    | LoaderMessage
+    | LoaderClosed
+    | LoaderEnded
+    | Tick
+)

@@ -1,0 +1,174 @@
+"""How the requests of tasks for runs are answered.
+
+A run that is held is served at once, together with small runs after it. For any other
+run the session waits: the run is being loaded already, or a load is begun.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sparkcache.cache import CachedRun
+    from sparkcache.node.counts import Counts
+    from sparkcache.node.load_scheduler import LoadedRun, LoadScheduler
+    from sparkcache.node.messages import Finish, Take
+    from sparkcache.node.read_ahead import ReadAhead
+    from sparkcache.node.reader_session import ReaderSession
+    from sparkcache.node.recorder import Recorder
+    from sparkcache.node.run_store import RunStore
+
+# Limits for runs sent together, if runs are small: each stays pinned until the task
+# has read on.
+_MAX_RUNS_AT_ONCE = 64
+_MAX_BYTES_AT_ONCE = 256 << 10
+
+_log = logging.getLogger(__name__)
+
+
+class RequestHandler:
+    """Serves runs to sessions, and records what they have read."""
+
+    def __init__(
+        self,
+        *,
+        store: RunStore,
+        loads: LoadScheduler,
+        ahead: ReadAhead,
+        counts: Counts,
+        recorder: Recorder,
+        now: Callable[[], float],
+    ) -> None:
+        self._store = store
+        self._loads = loads
+        self._ahead = ahead
+        self._counts = counts
+        self._recorder = recorder
+        self._now = now
+
+    def take(self, session: ReaderSession, message: Take) -> None:
+        """Serve a run to a session, or have the session wait for it."""
+        run_index = (message.run_slice, message.index)
+        if (
+            session.partition_read is None
+            or session.waiting
+            or run_index <= session.cursor
+            or not session.reads(run_index)
+        ):
+            _log.warning(
+                "closing a task's connection: it asked for run %s after run %s",
+                run_index,
+                session.cursor,
+            )
+            session.peer.close()
+            return
+        self._settle(session, message)
+        now_s = self._now()
+        run = self._take(session, run_index, now_s)
+        if run is not None:
+            following = self._following(session, run, now_s)
+            self._serve(session, run, *following)
+            self._counts.times.served(now_s, self._now(), 1 + len(following))
+        else:
+            self._loads.wait(session, run_index)
+            self._ahead.advance(session)
+
+    def finish(self, session: ReaderSession, message: Finish) -> None:
+        """Handle the last message of a task."""
+        self._settle(session, message)
+        if not session.waiting:
+            session.finish()
+
+    def close(self, session: ReaderSession) -> None:
+        """Unpin the runs of a closed session; what it has not read stays expected."""
+        for cached in session.pins.values():
+            self._store.unpin(cached)
+        session.pins.clear()
+        if session.partition_read is not None:
+            self._store.close_read(session.partition_read)
+            self._recorder.leave(session.partition_read)
+            session.partition_read = None
+        self._loads.leave(session)
+
+    def deliver(self, run: LoadedRun, cached: CachedRun[int] | None) -> None:
+        """Serve a loaded run to the sessions that wait for it."""
+        for session in run.waiters:
+            held = self._store.get(run.key) or cached
+            assert held is not None, "held, or inserted just now"
+            self._pin(session, held)
+            self._serve(session, held)
+
+    def _settle(self, session: ReaderSession, message: Take | Finish) -> None:
+        """Record the runs that a task has read, and those that it has unmapped."""
+        for run_index in filter(session.reads, message.read):
+            assert session.partition_read is not None, "it has a run to read"
+            key = session.key(run_index)
+            self._recorder.finish(session.partition_read, key)
+            ordinal = session.ordinal(run_index)
+            stored_bytes = session.slices[run_index[0]].stored_bytes(run_index[1])
+            topic = key.ledger.topic
+            self._counts.progress.read(
+                session.partition_read, topic, ordinal, stored_bytes
+            )
+            self._store.finish(session.partition_read, ordinal, key)
+        for run_index in message.released:
+            cached = session.pins.pop(run_index, None)
+            if cached is not None:
+                self._store.unpin(cached)
+
+    def _take(
+        self, session: ReaderSession, run_index: tuple[int, int], now_s: float
+    ) -> CachedRun[int] | None:
+        """Record that a session asks for a run; return it, pinned, if it is held."""
+        assert session.partition_read is not None, "it has a run to read"
+        session.ask(run_index)
+        self._ahead.requested(session)
+        self._recorder.take(
+            session.partition_read, session.slices[run_index[0]], run_index[1]
+        )
+        key = session.key(run_index)
+        count = self._counts.topics.ask(key.ledger.topic, session, run_index)
+        run = self._store.take(session.partition_read, key, now_s)
+        if run is not None:
+            if run.is_first_of_prefetched:
+                count.prefetch_hits += 1
+            else:
+                count.hits += 1
+            self._pin(session, run)
+        elif key in self._loads:
+            count.waits += 1
+        else:
+            count.misses += 1
+        return run
+
+    def _following(
+        self, session: ReaderSession, run: CachedRun[int], now_s: float
+    ) -> list[CachedRun[int]]:
+        """Take the held runs after a run that can be sent together with it."""
+        following: list[CachedRun[int]] = []
+        size_bytes = run.size_bytes
+        for run_index in session.upcoming(_MAX_RUNS_AT_ONCE):
+            held = self._store.peek(session.key(run_index), now_s)
+            if held is None or not self._store.can_follow(held, run.slot, session.peer):
+                break
+            size_bytes += held.size_bytes
+            if size_bytes > _MAX_BYTES_AT_ONCE:
+                break
+            self._take(session, run_index, now_s)
+            following.append(held)
+        return following
+
+    def _pin(self, session: ReaderSession, run: CachedRun[int]) -> None:
+        self._store.pin(run)
+        session.pins[session.cursor] = run
+        count = self._counts.topics.for_topic(run.key.ledger.topic)
+        count.served_bytes += run.size_bytes
+        self._ahead.served(session, run)
+
+    def _serve(self, session: ReaderSession, *runs: CachedRun[int]) -> None:
+        session.waiting = False
+        self._store.send_runs(runs, session.peer)
+        self._ahead.advance(session)
