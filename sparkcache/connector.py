@@ -16,6 +16,10 @@ The steps, with their inputs and results:
     decode      one raw run          -> record batches: these are cached
     resolve     one decoded run      -> the rows of the scan
 
+A connector derives from `Connector` or `TableConnector`, and what these return from
+`Catalog`, `Resolver`, `ChangeLog` and `Changes`: a class that lacks an abstract method
+cannot be instantiated. What a connector is passed is described by protocols.
+
 Splitting and decoding are separate steps because a load may skip runs that are already
 held, and must not pay for decoding them. Resolving is a third step because the rows of
 a run may depend on other runs: the reader resolves runs after they leave the cache.
@@ -23,12 +27,14 @@ a run may depend on other runs: the reader resolves runs after they leave the ca
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from sparkcache.errors import ConfigError
+from sparkcache.model import Position
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -41,7 +47,6 @@ if TYPE_CHECKING:
         Ledger,
         Loss,
         ObjectId,
-        Position,
         Run,
         RunKey,
     )
@@ -202,40 +207,42 @@ class Change:
     ledger: LedgerMap | None = None
 
 
-class Changes(Protocol):
-    """Iterator over changes in order, which looks each one up on demand.
+class Changes(ABC):
+    """Iterator over changes in order, which looks each one up on demand."""
 
-    Raises SourceError if a change cannot be looked up; the next call tries it again.
-
-    Attributes:
-        until: The mark of a stream that has read all of these changes.
-
-    """
-
-    until: Mark
+    @property
+    @abstractmethod
+    def until(self) -> Mark:
+        """The mark of a stream that has read all of these changes."""
 
     def __iter__(self) -> Iterator[Change]:
         """Return this iterator, which continues with the next change."""
+        return self
 
+    @abstractmethod
     def __next__(self) -> Change:
-        """Return the next change."""
+        """Return the next change. Raises SourceError; the next call tries it again."""
 
+    @abstractmethod
     def least_id(self) -> int | None:
         """Return a lower bound for the ids of the remaining ledgers; None if none."""
 
 
-class ChangeLog(Protocol):
+class ChangeLog(ABC):
     """Log of the additions to a table, in order.
 
     Needed where ledgers alone do not show what is new. Raises ConfigError, SourceError.
     """
 
+    @abstractmethod
     def beginning(self) -> Mark:
         """Return the mark at which a stream without a checkpoint starts."""
 
+    @abstractmethod
     def latest(self) -> Mark:
         """Return the mark after the newest change."""
 
+    @abstractmethod
     def changes(self, after: Mark, until: Mark | None = None) -> Changes:
         """Return the changes between two marks, or all changes after one mark.
 
@@ -243,15 +250,17 @@ class ChangeLog(Protocol):
         """
 
 
-class Catalog(Protocol):
+class Catalog(ABC):
     """The topics below a root at one moment."""
 
+    @abstractmethod
     def select(self, selection: Selection) -> Sequence[str]:
         """Return the full names of the selected topics, each once.
 
         Raises ConfigError if no topic matches, or if one that was named is missing.
         """
 
+    @abstractmethod
     def snapshot(self, topic: str) -> Snapshot:
         """Return the ledgers of a topic.
 
@@ -275,35 +284,50 @@ class SurroundingRuns(Protocol):
         """
 
 
-class Resolver(Protocol):
+class Resolver(ABC):
     """Resolves the runs that one task reads, in order, to rows."""
 
+    @abstractmethod
     def resolve(self, key: RunKey, run: DecodedRun) -> DecodedRun:
         """Return the rows of the next run. Raises SourceError."""
 
 
-class Connector(Protocol):
+class RowsAsCached(Resolver):
+    """The resolver of a connector whose cached runs are the rows of every scan."""
+
+    def __repr__(self) -> str:
+        return "RowsAsCached()"
+
+    def resolve(self, key: RunKey, run: DecodedRun) -> DecodedRun:
+        """Return the run itself."""
+        return run
+
+
+class Connector(ABC):
     """Connector for one storage format. Instances hold only constants.
 
-    Connectors inherit from this class and override its defaults where they differ. A
-    stream of such a topic reads new ledgers up to a position; see `TableConnector`
-    for topics whose streams follow a change log.
+    A stream of such a topic reads new ledgers up to a position; see `TableConnector`
+    for topics whose streams follow a change log. The methods that are not abstract are
+    right for topics that have one name each, no times, and rows that are cached as
+    they are.
     """
 
-    name: str
-    """The value of the option `connector` that selects this connector."""
-
-    option_names: frozenset[str]
+    option_names: frozenset[str] = frozenset()
     """Names of the options it accepts in addition to the common ones."""
 
     stream_option_names: frozenset[str] = frozenset()
     """The subset of `option_names` that applies only to streams."""
 
-    needs_surrounding_runs: bool = True
+    needs_surrounding_runs: bool = False
     """Whether its resolvers read surrounding runs; if False, they get none."""
 
     root_topic: str = ""
     """Name of the topic if the root itself is one; empty if topics need names."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The value of the option `connector` that selects it; a class attribute."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
@@ -313,6 +337,7 @@ class Connector(Protocol):
 
         Raises ConfigError.
         """
+        return topic
 
     def pin(
         self, storage: Storage, selection: Selection, options: Mapping[str, str]
@@ -320,20 +345,24 @@ class Connector(Protocol):
         """Return the options with everything filled in that has to be looked up.
 
         Called once, at `load()`. So a DataFrame keeps one schema and one version of a
-        topic that has schemas and versions of its own. Raises ConfigError, SourceError.
+        topic that has schemas and versions of its own. Options that are pinned already
+        come back unchanged. Raises ConfigError, SourceError.
         """
         return options
 
+    @abstractmethod
     def decoding(self, options: Mapping[str, str]) -> str:
-        """Return the part of the options that affects decoded rows.
+        """Return the part of the options that affects decoded rows; "" if none does.
 
         Also called with options that are not pinned yet and may be wrong: then return
         what they say by themselves. Raises ConfigError.
         """
 
+    @abstractmethod
     def schema(self, decoding: str) -> pa.Schema:
         """Return the columns of every run; only plain types, which Spark accepts."""
 
+    @abstractmethod
     def entry_columns(self) -> tuple[str, str]:
         """Return the names of the int64 columns that hold ledger and entry id.
 
@@ -341,27 +370,37 @@ class Connector(Protocol):
         """
 
     def time_column(self) -> str:
-        """Return the name of the timestamp column that time options refer to."""
+        """Return the name of the timestamp column that time options refer to.
+
+        Empty if there is none.
+        """
+        return ""
 
     def is_single_topic(self, topic: str) -> bool:
         """Return whether a full name means exactly one topic, whatever is stored."""
+        return True
 
     def matches(self, topic: str, name: str) -> bool:
         """Return whether a topic is among those that the full name `name` means."""
+        return topic == name
 
     def group(self, topic: str) -> str:
         """Return the group in which a topic is counted together with others.
 
         `topic` is a name as `qualified_topic` returns it.
         """
+        return topic
 
     def position(self, topic: str, text: str) -> Position:
-        """Parse a position that a user wrote; raises ValueError.
+        """Parse a position that a user wrote, such as `ledger:entry`.
 
-        Raises ConfigError if the topic has no positions, so that no text is valid. If
-        `topic` is empty or does not mean exactly one topic, only check the text.
+        Raises ValueError, or ConfigError if the topic has no positions, so that no text
+        is valid. If `topic` is empty or does not mean exactly one topic, only check the
+        text.
         """
+        return Position.parse(text)
 
+    @abstractmethod
     def catalog(self, storage: Storage, options: Mapping[str, str]) -> Catalog:
         """Find the topics below the root. Raises ConfigError, SourceError."""
 
@@ -379,9 +418,11 @@ class Connector(Protocol):
         """
         return range(len(extents))
 
+    @abstractmethod
     def runs(self, extent: Extent, run_bytes: int) -> Sequence[Run]:
         """Cut an extent into runs of about `run_bytes` stored bytes each."""
 
+    @abstractmethod
     def split(
         self, ledger: Ledger, extent: Extent, runs: Sequence[Run], stream: ByteStream
     ) -> Iterator[RawRun]:
@@ -389,9 +430,10 @@ class Connector(Protocol):
 
         The stream begins at the extent's first byte if `runs` begin with the extent's
         first run, otherwise at the `RawRun.offset` that an earlier split returned for
-        the first of `runs`.
+        the first of `runs`. It may end where the run after the last of `runs` begins.
         """
 
+    @abstractmethod
     def decode(self, ledger: Ledger, raw: RawRun, batch_bytes: int) -> DecodedRun:
         """Decode a run to batches of about `batch_bytes` each.
 
@@ -406,16 +448,17 @@ class Connector(Protocol):
         Options that do not affect `decoding` take effect here, so scans that differ
         only in these share cached runs.
         """
+        return RowsAsCached()
 
 
-@runtime_checkable
-class TableConnector(Connector, Protocol):
+class TableConnector(Connector):
     """Connector for topics whose change log, not their ledgers, shows what is new.
 
     A stream reads the changes of that log, each ledger as a whole. Its resolvers get
     no surrounding runs.
     """
 
+    @abstractmethod
     def change_log(
         self, storage: Storage, topic: str, options: Mapping[str, str]
     ) -> ChangeLog:

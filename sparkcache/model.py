@@ -29,13 +29,23 @@ class Position:
 
 
 def qualified_topic(topic: str, root: str) -> str:
-    """Return a topic's name with its root: two roots may have topics of one name."""
-    return f"{root}#{topic}"
+    """Return a topic's name with its root: two roots may have topics of one name.
+
+    The first `#` separates them: in the root it is escaped, in the name it may occur.
+    """
+    escaped = root.replace("%", "%25").replace("#", "%23")
+    return f"{escaped}#{topic}"
+
+
+def topic_and_root(qualified: str) -> tuple[str, str]:
+    """Return the name and the root of a topic that `qualified_topic` returned."""
+    root, _, topic = qualified.partition("#")
+    return topic, root.replace("%23", "#").replace("%25", "%")
 
 
 def is_named(topic: str, name: str) -> bool:
     """Return whether a qualified topic has this name, below whichever root."""
-    return topic.endswith(f"#{name}")
+    return topic_and_root(topic)[0] == name
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Tables and pictures of the documentation that come from the code and from results.
+"""Tables, examples and pictures of the documentation, made from code and results.
 
     python tools/docs_tables.py
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 RESULTS = ROOT / "tests" / "benchmarks" / "results"
+LINES = ROOT / "examples" / "lines_connector"
 PICTURE = DOCS / "policies.svg"
 JAVA = ROOT / "sparkcache" / "ui" / "java" / "MetricNames.java"
 
@@ -346,7 +348,16 @@ def core() -> str:
     )
 
 
+def lines(name: str, language: str) -> str:
+    """Return a file of the smallest connector as a block of code."""
+    text = (LINES / name).read_text(encoding="utf-8")
+    return f"\n```{language}\n{text}```\n\n"
+
+
 TABLES = {
+    "lines-connector": partial(lines, "lines_connector.py", "python"),
+    "lines-pyproject": partial(lines, "pyproject.toml", "toml"),
+    "lines-test": partial(lines, "test_lines_connector.py", "python"),
     "settings": settings,
     "metrics": metrics,
     "warm-scan": warm_scan,

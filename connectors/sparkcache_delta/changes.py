@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sparkcache.connector import ChangeLog
 from sparkcache.errors import ConfigError, SourceError
 from sparkcache_delta import options as scan_options
 from sparkcache_delta.commits import read_commit
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from sparkcache_delta.table import DataFile
 
 
-class TableChanges:
+class TableChanges(ChangeLog):
     """The log of a table, as a stream reads it."""
 
     def __init__(

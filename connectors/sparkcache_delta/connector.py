@@ -32,7 +32,6 @@ class DeltaConnector(TableConnector):
     """Delta tables, and folders of Parquet files, as topics."""
 
     name = "delta"
-    needs_surrounding_runs = False
     option_names = options.NAMES
     stream_option_names = options.STREAM_NAMES
     root_topic = names.ROOT
@@ -58,22 +57,6 @@ class DeltaConnector(TableConnector):
     def entry_columns(self) -> tuple[str, str]:
         """Return no names: the files of a table are read as a whole."""
         return "", ""
-
-    def time_column(self) -> str:
-        """Return no name: a table has no time column of its own."""
-        return ""
-
-    def is_single_topic(self, topic: str) -> bool:
-        """Return True: a path always names one table."""
-        return True
-
-    def matches(self, topic: str, name: str) -> bool:
-        """Return whether a name is that of the table."""
-        return topic == name
-
-    def group(self, topic: str) -> str:
-        """Return the table itself: each table is counted separately."""
-        return topic
 
     def position(self, topic: str, text: str) -> Position:
         """Raise ConfigError: a table has versions, not positions."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from sparkcache import connector as connectors
 from sparkcache.connector import LedgerMap, Snapshot
 from sparkcache.errors import SourceError
 from sparkcache.model import Ledger, qualified_topic
@@ -42,7 +43,7 @@ _HASH_BITS = 21  # a time in milliseconds takes 42
 _log = logging.getLogger(__name__)
 
 
-class Catalog:
+class Catalog(connectors.Catalog):
     """The tables below a root; see `sparkcache.connector.Catalog`."""
 
     def __init__(self, storage: Storage, options: Mapping[str, str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sparkcache import connector as connectors
 from sparkcache.connector import DecodedRun
 from sparkcache_delta.where import Where
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from sparkcache.model import RunKey
 
 
-class Resolver:
+class Resolver(connectors.Resolver):
     """Removes the rows that do not match `where`."""
 
     def __init__(self, schema: pa.Schema, options: Mapping[str, str]) -> None:

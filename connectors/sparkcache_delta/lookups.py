@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
-from sparkcache.connector import Change
+from sparkcache.connector import Change, Changes
 from sparkcache_delta.discovery import least_id
 from sparkcache_delta.footers import AT_ONCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from sparkcache.connector import LedgerMap
+    from sparkcache.connector import LedgerMap, Mark
     from sparkcache_delta.marks import TableMark
     from sparkcache_delta.table import DataFile
 
@@ -39,7 +39,7 @@ class Step(NamedTuple):
     file: DataFile | None = None
 
 
-class Lookups:
+class Lookups(Changes):
     """The changes of a sequence of steps; see `sparkcache.connector.Changes`.
 
     Args:
@@ -59,13 +59,15 @@ class Lookups:
         self._changes: deque[Change] = deque()
         self._look_up = look_up
         self._at_once = AT_ONCE
-        self.until = (self._steps[-1].after if self._steps else begin).to_json()
+        self._until = (self._steps[-1].after if self._steps else begin).to_json()
 
     def __repr__(self) -> str:
         return f"Lookups({len(self._changes)} found, {len(self._steps)} to look up)"
 
-    def __iter__(self) -> Lookups:
-        return self
+    @property
+    def until(self) -> Mark:
+        """The mark after all of these changes."""
+        return self._until
 
     def __next__(self) -> Change:
         """Return the next change. Raises SourceError; the next call tries again."""

@@ -29,6 +29,8 @@ _CHOSEN = "pinnedBy"
 def pin(storage: Storage, topic: str, options: Mapping[str, str]) -> dict[str, str]:
     """Return the options with version and columns. Raises ConfigError, SourceError."""
     scan_options.check(options)
+    if _SCHEMA in options:
+        return dict(options)
     found = find_table(storage, table_uri(storage.root, topic), options)
     table, files = found.table(), found.few_files()
     file_schema = FileSchema(_chosen(table, options), table.by_id)

@@ -14,7 +14,6 @@ refused.
 from __future__ import annotations
 
 import operator
-import re
 from dataclasses import dataclass
 from datetime import UTC
 from typing import TYPE_CHECKING, Any
@@ -24,23 +23,14 @@ import pyarrow.compute as pc
 
 from sparkcache.errors import ConfigError
 from sparkcache_delta.options import WHERE, zone
+from sparkcache_delta.where_syntax import IN, NOT_NULL, NULL, Value, Written, parse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
     from datetime import tzinfo
 
     from sparkcache_delta.table import Bounds
 
-_TOKEN = re.compile(
-    r"""\s*(?:
-        (?P<text>'(?:[^']|'')*')
-      | (?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)
-      | (?P<sign><=|>=|<>|!=|=|<|>|\(|\)|,)
-      | (?P<quoted>`(?:[^`]|``)+`)
-      | (?P<word>[^\W\d]\w*)
-    )""",
-    re.VERBOSE,
-)
 _COMPARE = {
     "=": pc.equal,
     "!=": pc.not_equal,
@@ -49,7 +39,6 @@ _COMPARE = {
     ">": pc.greater,
     ">=": pc.greater_equal,
 }
-_NULL, _NOT_NULL, _IN = "is null", "is not null", "in"
 
 
 @dataclass(frozen=True)
@@ -71,9 +60,9 @@ class Comparison:
         """Return a mask of the rows that match; a comparison with null is no match."""
         if pa.types.is_float32(column.type):
             column = column.cast(pa.float64())
-        if self.sign == _NULL:
+        if self.sign == NULL:
             return column.is_null()
-        if self.sign == _NOT_NULL:
+        if self.sign == NOT_NULL:
             return column.is_valid()
         if not pa.types.is_floating(column.type):
             return self._compared(column)
@@ -82,11 +71,11 @@ class Comparison:
     def may_hold(self, known: Bounds, rows: int | None) -> bool:
         """Return whether any row within known bounds may match."""
         low, high, nulls = known
-        if self.sign == _NULL:
+        if self.sign == NULL:
             return nulls != 0
         if nulls is not None and nulls == rows:
             return False
-        if self.sign in (_NOT_NULL, "!=") or low is None or high is None:
+        if self.sign in (NOT_NULL, "!=") or low is None or high is None:
             return True
         if isinstance(low, float):  # NaN is outside any bounds
             return True
@@ -98,13 +87,13 @@ class Comparison:
             return True
 
     def _compared(self, column: pa.Array) -> pa.Array:
-        if self.sign != _IN:
+        if self.sign != IN:
             return _COMPARE[self.sign](column, self.values[0])
         return pc.and_(column.is_valid(), pc.is_in(column, self.values))
 
     def _compared_floats(self, column: pa.Array) -> pa.Array:
         """Compare with NaN as the greatest number."""
-        if self.sign == _IN:
+        if self.sign == IN:
             masks = [
                 Comparison(self.column, "=", self.values.slice(index, 1)).rows(column)
                 for index in range(len(self.values))
@@ -149,8 +138,9 @@ class Where:
         if not text:
             return cls()
         try:
-            parser = _Parser(text, schema, zone(options) or UTC)
-            return cls(tuple(parser.comparisons()))
+            local = zone(options) or UTC
+            written = parse(text)
+            return cls(tuple(_comparison(each, schema, local) for each in written))
         except (ValueError, OverflowError) as error:
             raise ConfigError(
                 f"option {WHERE}={text!r}: {error}; write comparisons joined by "
@@ -177,102 +167,34 @@ class Where:
         )
 
 
-class _Parser:
-    """Parser of comparisons. Raises ValueError."""
-
-    def __init__(self, text: str, schema: pa.Schema, zone: tzinfo) -> None:
-        self._zone = zone
-        self._tokens = list(_tokens(text))
-        self._schema = schema
-
-    def comparisons(self) -> Iterator[Comparison]:
-        yield self._comparison()
-        while self._tokens:
-            self._expect("and")
-            yield self._comparison()
-
-    def _comparison(self) -> Comparison:
-        kind, name = self._next()
-        if kind not in ("word", "quoted"):
-            raise ValueError(f"{name!r} is not the name of a column")
-        field = self._field(name)
-        _, sign = self._next()
-        sign = {"<>": "!="}.get(sign, sign.lower())
-        if sign == "is":
-            is_not = self._accepts("not")
-            self._expect("null")
-            return Comparison(field.name, _NOT_NULL if is_not else _NULL, None)
-        if sign == _IN:
-            self._expect("(")
-            texts = [self._literal(field)]
-            while self._accepts(","):
-                texts.append(self._literal(field))
-            self._expect(")")
-        elif sign in _COMPARE:
-            texts = [self._literal(field)]
-        else:
-            raise ValueError(f"{sign!r} is not a comparison")
-        return Comparison(field.name, sign, _values(texts, field, self._zone))
-
-    def _field(self, name: str) -> pa.Field:
-        fields = [field for field in self._schema if field.name == name]
-        fields = fields or [
-            field for field in self._schema if field.name.lower() == name.lower()
-        ]
-        if len(fields) != 1:
-            names = ", ".join(self._schema.names)
-            raise ValueError(f"column {name} is not one of {names}")
-        if pa.types.is_nested(fields[0].type):
-            raise ValueError(
-                f"column {name} is of type {fields[0].type}, which cannot be compared"
-            )
-        return fields[0]
-
-    def _literal(self, field: pa.Field) -> str:
-        kind, text = self._next()
-        if kind == "text":
-            return text
-        is_word = kind == "word" and text.lower() in ("true", "false")
-        if kind != "number" and not is_word:
-            raise ValueError(f"{text!r} is not a value")
-        if pa.types.is_string(field.type) or pa.types.is_binary(field.type):
-            raise ValueError(
-                f"column {field.name} is of type {field.type} and {text} is not, so "
-                f"Spark would convert each row; quote it: '{text}'"
-            )
-        return text
-
-    def _expect(self, token: str) -> None:
-        if not self._accepts(token):
-            found = repr(self._tokens[0][1]) if self._tokens else "the end"
-            raise ValueError(f"{token!r} is missing before {found}")
-
-    def _accepts(self, token: str) -> bool:
-        is_next = bool(self._tokens) and self._tokens[0][1].lower() == token
-        if is_next and self._tokens[0][0] in ("word", "sign"):
-            del self._tokens[0]
-            return True
-        return False
-
-    def _next(self) -> tuple[str, str]:
-        if not self._tokens:
-            raise ValueError("the text ends too early")
-        return self._tokens.pop(0)
+def _comparison(written: Written, schema: pa.Schema, zone: tzinfo) -> Comparison:
+    """Return a comparison whose values have the column's type; raises ValueError."""
+    field = _field(written.column, schema)
+    texts = [_text(value, field) for value in written.values]
+    values = _values(texts, field, zone) if texts else None
+    return Comparison(field.name, written.sign, values)
 
 
-def _tokens(text: str) -> Iterator[tuple[str, str]]:
-    offset = 0
-    text = text.rstrip()
-    while offset < len(text):
-        match = _TOKEN.match(text, offset)
-        if match is None or match.lastgroup is None:
-            raise ValueError(f"{text[offset:]!r} cannot be parsed")
-        kind, token = match.lastgroup, match[match.lastgroup]
-        if kind in ("text", "quoted"):
-            quote, token = token[0], token[1:-1]
-            token = token.replace(2 * quote, quote)
-        yield kind, token
-        offset = match.end()
+def _field(name: str, schema: pa.Schema) -> pa.Field:
+    fields = [field for field in schema if field.name == name]
+    fields = fields or [field for field in schema if field.name.lower() == name.lower()]
+    if len(fields) != 1:
+        raise ValueError(f"column {name} is not one of {', '.join(schema.names)}")
+    if pa.types.is_nested(fields[0].type):
+        raise ValueError(
+            f"column {name} is of type {fields[0].type}, which cannot be compared"
+        )
+    return fields[0]
+
+
+def _text(value: Value, field: pa.Field) -> str:
+    is_text = pa.types.is_string(field.type) or pa.types.is_binary(field.type)
+    if is_text and not value.is_quoted:
+        raise ValueError(
+            f"column {field.name} is of type {field.type} and {value.text} is not, so "
+            f"Spark would convert each row; quote it: '{value.text}'"
+        )
+    return value.text
 
 
 def _values(texts: list[str], field: pa.Field, zone: tzinfo) -> pa.Array:

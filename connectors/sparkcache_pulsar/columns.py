@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from sparkcache import arrays
 from sparkcache.arrays import Ranges
+from sparkcache.model import topic_and_root
 from sparkcache_pulsar import entries as fields
 from sparkcache_pulsar import names
 from sparkcache_pulsar.message_ids import message_ids
@@ -71,7 +72,7 @@ class _Columns:
         self, ledger: Ledger, first_entry: int, entries: Entries, messages: Messages
     ) -> None:
         self._ledger = ledger
-        self._topic = names.without_root(ledger.topic)
+        self._topic, _ = topic_and_root(ledger.topic)
         self._first_entry = first_entry
         self._entries = entries
         self._messages = messages

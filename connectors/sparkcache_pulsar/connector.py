@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from sparkcache import time_pruning
 from sparkcache.connector import Connector
-from sparkcache.model import Position
+from sparkcache.model import topic_and_root
 from sparkcache_pulsar import (
     frames,
     isolation,
@@ -18,9 +18,9 @@ from sparkcache_pulsar import (
     times,
 )
 from sparkcache_pulsar.decode import decode
+from sparkcache_pulsar.decoding import form_of
 from sparkcache_pulsar.discovery import Catalog
 from sparkcache_pulsar.encryption import options as encryption
-from sparkcache_pulsar.forms import form_of, without_form
 from sparkcache_pulsar.resolver import Resolver
 from sparkcache_pulsar.sequencefile import Layout
 
@@ -43,6 +43,7 @@ class PulsarConnector(Connector):
     """Topics of Apache Pulsar, offloaded to object stores or to files."""
 
     name = "pulsar"
+    needs_surrounding_runs = True
     option_names = (
         schemas.OPTION_NAMES
         | encryption.OPTION_NAMES
@@ -56,11 +57,11 @@ class PulsarConnector(Connector):
     def decoding(self, options: Mapping[str, str]) -> str:
         """Return the schema of values, the isolation and the decryption, as a text."""
         time_pruning.skew_us(options)
-        return reading.decoding(options)
+        return str(reading.decoding(options))
 
     def schema(self, decoding: str) -> pa.Schema:
         """Return the columns, spelled as in the Pulsar connector for Spark."""
-        return reading.reading(without_form(decoding)).schema
+        return reading.reading(decoding).schema
 
     def entry_columns(self) -> tuple[str, str]:
         """Return the names of the columns for ledger id and entry id."""
@@ -76,15 +77,11 @@ class PulsarConnector(Connector):
 
     def group(self, topic: str) -> str:
         """Return tenant and namespace."""
-        return names.namespace(topic)
+        return names.namespace(topic_and_root(topic)[0])
 
     def matches(self, topic: str, name: str) -> bool:
         """Return whether a topic has this name or is a partition of the named topic."""
         return name in (topic, names.without_partition(topic))
-
-    def position(self, topic: str, text: str) -> Position:
-        """Parse `ledger:entry`; raises ValueError."""
-        return Position.parse(text)
 
     def catalog(self, storage: Storage, options: Mapping[str, str]) -> Catalog:
         """Return the catalog of what brokers have offloaded."""
@@ -115,8 +112,9 @@ class PulsarConnector(Connector):
         self, ledger: Ledger, extent: Extent, runs: Sequence[Run], stream: ByteStream
     ) -> Iterator[RawRun]:
         """Yield the records of each run as soon as its last record has arrived."""
-        if (layout := Layout.parse(form_of(ledger))) is not None:
-            return records.split(layout, ledger, extent, runs, stream)
+        form = form_of(ledger)
+        if isinstance(form, Layout):
+            return records.split(form, ledger, extent, runs, stream)
         return frames.split(ledger, extent, runs, stream)
 
     def decode(self, ledger: Ledger, raw: RawRun, batch_bytes: int) -> DecodedRun:

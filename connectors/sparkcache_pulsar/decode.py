@@ -22,11 +22,11 @@ from sparkcache.connector import DecodedRun
 from sparkcache.model import Loss
 from sparkcache_pulsar import codecs, parts
 from sparkcache_pulsar.columns import envelope
+from sparkcache_pulsar.decoding import form_of
 from sparkcache_pulsar.encryption.column import column
 from sparkcache_pulsar.encryption.decrypting import decrypt
 from sparkcache_pulsar.entries import read_entries
 from sparkcache_pulsar.faults import Faults
-from sparkcache_pulsar.forms import form_of, without_form
 from sparkcache_pulsar.frames import Walk
 from sparkcache_pulsar.isolation import STATE, Isolation
 from sparkcache_pulsar.payloads import unpack
@@ -48,8 +48,8 @@ _MAX_GROUP_BYTES = 1 << 30  # an array's offsets are int32
 
 def decode(ledger: Ledger, raw: RawRun, batch_bytes: int) -> DecodedRun:
     """Decode a run; its losses are those of the raw run and those of the decoding."""
-    layout = Layout.parse(form_of(ledger))
-    cut = _walk(raw) if layout is None else unfold(layout, ledger, raw)
+    form = form_of(ledger)
+    cut = unfold(form, ledger, raw) if isinstance(form, Layout) else _walk(raw)
     faults = Faults(len(cut.starts))
     for entry, fault in cut.faults.items():
         faults.add(entry, *fault)
@@ -69,7 +69,7 @@ def _batches(
     """Yield the rows of the sound entries that were cut out of the run."""
     if not cut.starts:
         return
-    settings = reading(without_form(ledger.decoding))
+    settings = reading(ledger.decoding)
     entries = read_entries(cut.data, cut.starts, faults)
     sealed = decrypt(entries, settings.decryption, faults)
     has_parts, schema = parts.has_parts(entries), settings.schema

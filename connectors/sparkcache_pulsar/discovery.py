@@ -20,13 +20,14 @@ from typing import TYPE_CHECKING
 
 from cachetools import LRUCache
 
+from sparkcache import connector as connectors
 from sparkcache.connector import LedgerMap, Snapshot
 from sparkcache.errors import ConfigError, NoSuchTopicError
 from sparkcache.model import Ledger, qualified_topic
 from sparkcache.progress import steps
 from sparkcache_pulsar import frames, names, unfolding
 from sparkcache_pulsar.coverage import Missing, cover, not_stored, unreadable
-from sparkcache_pulsar.forms import form_of, with_form
+from sparkcache_pulsar.decoding import Decoding, form_of
 from sparkcache_pulsar.manifest import OPTION, read_manifest
 from sparkcache_pulsar.owners import find_owners, uploads_of_topic
 from sparkcache_pulsar.sequencefile import Layout
@@ -48,7 +49,7 @@ _ends: LRUCache[tuple[Ledger, Extent], int | None] = LRUCache(maxsize=10_000)
 _ends_lock = Lock()
 
 
-class Catalog:
+class Catalog(connectors.Catalog):
     """The topics in a bucket; see `sparkcache.connector.Catalog`.
 
     Args:
@@ -64,7 +65,7 @@ class Catalog:
         self._storage = storage
         self._manifest = read_manifest(storage, options)
         self._fails = options.get("failOnDataLoss", "true") != "false"
-        self._decoding = decoding
+        self._decoding = Decoding.parse(decoding)
         self._listing = _Listing(read_uploads(storage))
 
     def __repr__(self) -> str:
@@ -245,10 +246,10 @@ class _Contents:
         )
 
 
-def _ledger(topic: str, decoding: str, upload: Upload) -> Ledger:
+def _ledger(topic: str, decoding: Decoding, upload: Upload) -> Ledger:
     assert upload.data is not None
-    full_decoding = with_form(upload.form, decoding)
-    return Ledger(CONNECTOR, topic, upload.ledger, upload.data, full_decoding)
+    text = str(decoding.with_form(upload.form))
+    return Ledger(CONNECTOR, topic, upload.ledger, upload.data, text)
 
 
 def _last_entry(storage: Storage, ledger: Ledger, extent: Extent) -> int | None:
@@ -258,8 +259,9 @@ def _last_entry(storage: Storage, ledger: Ledger, extent: Extent) -> int | None:
             return _ends[ledger, extent]
     stream = storage.open(ledger.object, extent.offset, extent.size_bytes)
     try:
-        if (layout := Layout.parse(form_of(ledger))) is not None:
-            last: int | None = unfolding.last_entry(layout, ledger, extent, stream)
+        form = form_of(ledger)
+        if isinstance(form, Layout):
+            last: int | None = unfolding.last_entry(form, ledger, extent, stream)
         else:
             last = frames.last_entry(ledger, extent, stream)
     finally:

@@ -25,7 +25,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from sparkcache.model import Run
-from sparkcache_pulsar.forms import STREAMING, form_of
+from sparkcache_pulsar.decoding import Streaming, form_of
 from sparkcache_pulsar.splitting import END, READ_BYTES, Splitter
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def split(
         splitter.pass_head(HEADER_BYTES, partial(_header_fault, ledger, extent))
     # Segments that overlap are truncated, so entries may follow their last extent.
     is_end = extent.offset + extent.size_bytes == ledger.object.size_bytes
-    is_checked = is_end and form_of(ledger) != STREAMING
+    is_checked = is_end and not isinstance(form_of(ledger), Streaming)
     for run in wanted:
         raw = splitter.cut(run)
         is_last = is_checked and run.last == extent.last
@@ -133,7 +133,7 @@ def _header_fault(ledger: Ledger, extent: Extent, head: Buffer) -> Fault | None:
         return "a block header", f"{len(head)} bytes"
     header = _HEADER
     expected: tuple[int, ...] = MAGIC, HEADER_BYTES, extent.size_bytes, extent.first
-    if form_of(ledger) == STREAMING:
+    if isinstance(form_of(ledger), Streaming):
         header = _STREAMING_HEADER
         expected = (STREAMING_MAGIC, *expected[1:], ledger.id)
     values = header.unpack_from(head)

@@ -45,19 +45,3 @@ def isolation_of(options: Mapping[str, str]) -> Isolation:
         raise ConfigError(
             f"option {OPTION}={text!r}: must be {' or '.join(Isolation)}"
         ) from None
-
-
-def with_isolation(isolation: Isolation, decoding: str) -> str:
-    """Return a decoding with a line for the isolation, unless it is the default."""
-    if isolation is Isolation.COMMITTED:
-        return decoding
-    return f"{isolation}\n{decoding}"
-
-
-def split_isolation(decoding: str) -> tuple[Isolation, str]:
-    """Split a text of `with_isolation` into the isolation and the decoding."""
-    rest = decoding.removeprefix(f"{Isolation.UNCOMMITTED}\n")
-    return (
-        Isolation.COMMITTED if rest == decoding else Isolation.UNCOMMITTED,
-        rest,
-    )

@@ -27,7 +27,7 @@ from sparkcache_pulsar.sequencefile import (
     BLOCK_COMPRESSED,
     BYTES,
     LONG,
-    Cursor,
+    DataInput,
     EndOfData,
     Layout,
     block_values,
@@ -145,11 +145,11 @@ def _first_entry(
 ) -> tuple[int, int]:
     """Return first entry and offset of the block at `offset`, which has `key`."""
 
-    def read(cursor: Cursor) -> int:
-        keys = read_keys(cursor, layout)
+    def read(source: DataInput) -> int:
+        keys = read_keys(source, layout)
         if not keys[0] <= key <= keys[-1]:
             found = f"a block of records {keys[0]} to {keys[-1]}"
-            raise cursor.fault(f"a block with record {key}", found)
+            raise source.fault(f"a block with record {key}", found)
         return int(keys[0])
 
     return _read_growing(storage, data_id, offset, data_id.size_bytes, read), offset
@@ -157,65 +157,65 @@ def _first_entry(
 
 def _read_index(uri: str, data: bytes) -> list[tuple[int, int]]:
     """Return record ids and offsets; an empty list if there is at most a header."""
-    cursor = Cursor(uri, data)
+    source = DataInput(uri, data)
     if not data:
         return []
-    layout = read_header(cursor, LONG)
-    if not cursor.remaining and len(data) != plain_header_bytes(layout, LONG):
+    layout = read_header(source, LONG)
+    if not source.remaining and len(data) != plain_header_bytes(layout, LONG):
         # MapFile writes no metadata. So this header has consumed records after it.
-        raise cursor.fault("offsets after a header", "the end of the data")
-    return list(_offsets(cursor, layout))
+        raise source.fault("offsets after a header", "the end of the data")
+    return list(_offsets(source, layout))
 
 
-def _offsets(cursor: Cursor, layout: Layout) -> Iterator[tuple[int, int]]:
-    while cursor.remaining:
+def _offsets(source: DataInput, layout: Layout) -> Iterator[tuple[int, int]]:
+    while source.remaining:
         try:
-            for key, value in _next_records(cursor, layout):
+            for key, value in _next_records(source, layout):
                 if len(value) != _OFFSET.size:
-                    raise cursor.fault("an offset", f"{len(value)} bytes")
+                    raise source.fault("an offset", f"{len(value)} bytes")
                 yield key, _OFFSET.unpack(value)[0]
         except hadoop_codecs.CodecError as error:
-            raise cursor.fault(f"offsets in {layout.codec}", f"{error}") from error
+            raise source.fault(f"offsets in {layout.codec}", f"{error}") from error
 
 
-def _next_records(cursor: Cursor, layout: Layout) -> list[tuple[int, bytes]]:
+def _next_records(source: DataInput, layout: Layout) -> list[tuple[int, bytes]]:
     """Read a block of records, or one record; raises CodecError."""
     if layout.kind == BLOCK_COMPRESSED:
-        block = read_block(cursor, layout)
+        block = read_block(source, layout)
         values = map(bytes, block_values(block, layout))
         return list(zip(block.keys.tolist(), values, strict=True))
-    length = cursor.int32("a record")
+    length = source.int32("a record")
     if length == -1:
-        marker = cursor.take(len(layout.sync), "a sync marker")
+        marker = source.take(len(layout.sync), "a sync marker")
         if marker != layout.sync:
-            raise cursor.fault("a sync marker", marker.hex())
-        length = cursor.int32("a record")
-    size = cursor.int32("the length of a key")
+            raise source.fault("a sync marker", marker.hex())
+        length = source.int32("a record")
+    size = source.int32("the length of a key")
     if size != _OFFSET.size:
-        raise cursor.fault(f"a key of {_OFFSET.size} bytes", f"a key of {size} bytes")
-    (key,) = _OFFSET.unpack(cursor.take(size, "a key"))
-    value = cursor.take(length - size, "a value")
+        raise source.fault(f"a key of {_OFFSET.size} bytes", f"a key of {size} bytes")
+    (key,) = _OFFSET.unpack(source.take(size, "a key"))
+    value = source.take(length - size, "a value")
     return [(key, layout.decompress(value, hadoop_codecs.MAX_BYTES))]
 
 
-def _read_head(cursor: Cursor) -> tuple[Layout, str | None, int, int]:
+def _read_head(source: DataInput) -> tuple[Layout, str | None, int, int]:
     """Return layout, topic, last entry, and the offset of the first entry."""
-    layout = read_header(cursor, BYTES)
-    start = cursor.offset
+    layout = read_header(source, BYTES)
+    start = source.offset
     try:
-        records = _next_records(cursor, layout)
+        records = _next_records(source, layout)
     except hadoop_codecs.CodecError as error:
-        raise cursor.fault(f"ledger metadata in {layout.codec}", f"{error}") from error
+        raise source.fault(f"ledger metadata in {layout.codec}", f"{error}") from error
     key, value = records[0]
     size = _SIZE.unpack_from(value)[0] if len(value) >= _SIZE.size else -1
     if key != METADATA_KEY or size != len(value) - _SIZE.size:
-        raise cursor.fault(
+        raise source.fault(
             f"ledger metadata in record {METADATA_KEY}",
             f"record {key} of {len(value)} bytes",
         )
-    name, last_entry = ledger_metadata(cursor.uri, value, _SIZE.size, size)
+    name, last_entry = ledger_metadata(source.uri, value, _SIZE.size, size)
     has_entries = layout.kind == BLOCK_COMPRESSED  # in the block of the metadata
-    return layout, name, last_entry, start if has_entries else cursor.offset
+    return layout, name, last_entry, start if has_entries else source.offset
 
 
 def _in_steps(
@@ -235,7 +235,7 @@ def _read_growing(
     data_id: ObjectId,
     offset: int,
     end: int,
-    read: Callable[[Cursor], _T],
+    read: Callable[[DataInput], _T],
 ) -> _T:
     """Read data of unknown length: fetch more and more bytes until `read` succeeds."""
     size = _HEAD_BYTES
@@ -249,7 +249,7 @@ def _read_growing(
         finally:
             stream.close()
         try:
-            return read(Cursor(data_id.uri, bytes(data), offset))
+            return read(DataInput(data_id.uri, bytes(data), offset))
         except EndOfData:
             if size in (end - offset, _MAX_HEAD_BYTES):
                 raise

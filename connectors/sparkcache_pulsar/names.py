@@ -72,16 +72,9 @@ def partitions_of(topic: str, topics: Iterable[str]) -> list[str]:
     return sorted((name for name in matching if name != topic), key=by_partition)
 
 
-def without_root(placed_topic: str) -> str:
-    """Return the full name of a topic from its qualified name."""
-    _, _, rest = placed_topic.rpartition("#" + DOMAIN)
-    return DOMAIN + rest
-
-
-def namespace(placed_topic: str) -> str:
-    """Return `tenant/namespace` from a result of `sparkcache.model.qualified_topic`."""
-    parts = without_root(placed_topic).removeprefix(DOMAIN).split("/")
-    return "/".join(parts[:2])
+def namespace(topic: str) -> str:
+    """Return `tenant/namespace` of a topic's full name."""
+    return "/".join(topic.removeprefix(DOMAIN).split("/")[:2])
 
 
 @dataclass(frozen=True, slots=True, order=True)

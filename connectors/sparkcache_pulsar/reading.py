@@ -1,4 +1,4 @@
-"""The settings that turn entries into rows, from the options, as one text."""
+"""The settings that turn entries into rows, from the options of a scan."""
 
 from __future__ import annotations
 
@@ -10,15 +10,10 @@ import pyarrow as pa
 
 from sparkcache_pulsar import schemas
 from sparkcache_pulsar.columns import ENVELOPE
+from sparkcache_pulsar.decoding import Decoding
 from sparkcache_pulsar.encryption.column import ENCRYPTION
 from sparkcache_pulsar.encryption.options import Decryption, decryption
-from sparkcache_pulsar.isolation import (
-    STATE,
-    Isolation,
-    isolation_of,
-    split_isolation,
-    with_isolation,
-)
+from sparkcache_pulsar.isolation import STATE, Isolation, isolation_of
 from sparkcache_pulsar.values import Values, values
 
 if TYPE_CHECKING:
@@ -43,26 +38,27 @@ class Reading:
     schema: pa.Schema
 
 
-def decoding(options: Mapping[str, str]) -> str:
-    """Return the text that `reading` parses; empty for plain, unencrypted bytes.
+def decoding(options: Mapping[str, str]) -> Decoding:
+    """Return the decoding of a scan's ledgers; raises ConfigError."""
+    return Decoding(
+        values=schemas.decoding(options),
+        isolation=isolation_of(options),
+        decryption=decryption(options),
+    )
 
-    Raises ConfigError.
-    """
-    value_decoding = schemas.decoding(options)
-    text = "" if value_decoding is None else value_decoding.to_text()
-    text = with_isolation(isolation_of(options), text)
-    return decryption(options).with_rest(text)
+
+def reading(text: str) -> Reading:
+    """Return the settings of the text of a decoding; raises ConfigError."""
+    return _reading(Decoding.parse(text).with_form(None))
 
 
 @lru_cache(maxsize=64)
-def reading(text: str) -> Reading:
-    """Parse a text of `decoding`; raises ConfigError."""
-    decryption_settings, rest = Decryption.parse(text)
-    isolation, value_decoding = split_isolation(rest)
-    value_columns = values(value_decoding)
+def _reading(decoding: Decoding) -> Reading:
+    value_columns = values(decoding.values)
     fields = [*ENVELOPE, *value_columns.fields]
-    if isolation is Isolation.UNCOMMITTED:
+    if decoding.isolation is Isolation.UNCOMMITTED:
         fields.insert(len(ENVELOPE), STATE)
-    if decryption_settings.consume:
+    if decoding.decryption.consume:
         fields.append(ENCRYPTION)
-    return Reading(decryption_settings, isolation, value_columns, pa.schema(fields))
+    schema = pa.schema(fields)
+    return Reading(decoding.decryption, decoding.isolation, value_columns, schema)

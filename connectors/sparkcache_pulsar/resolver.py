@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sparkcache import connector as connectors
 from sparkcache.connector import DecodedRun
 from sparkcache.model import Loss
 from sparkcache_pulsar import parts
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-class Resolver:
+class Resolver(connectors.Resolver):
     """Resolver of Pulsar's runs; see `sparkcache.connector.Resolver`.
 
     Args:

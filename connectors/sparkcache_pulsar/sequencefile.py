@@ -22,11 +22,11 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 
 from sparkcache.errors import SourceError
 from sparkcache_pulsar import hadoop_codecs
-from sparkcache_pulsar.forms import SEQUENCE_FILE
 
 if TYPE_CHECKING:
     from sparkcache.arrays import Ints
@@ -45,9 +45,8 @@ _MAX_METADATA = 1 << 12  # Pulsar writes none
 _MAX_RECORDS = 1 << 22  # a block is closed once it has 1 MB
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """How the records of a file are stored; its text is a form, see `forms`.
+class Layout(msgspec.Struct, frozen=True, tag="sequencefile"):
+    """How the records of a file are stored.
 
     Attributes:
         kind: Plain records, records with compressed values, or compressed blocks.
@@ -60,18 +59,6 @@ class Layout:
     codec: str
     sync: bytes
 
-    @classmethod
-    def parse(cls, text: str) -> Layout | None:
-        """Parse the text of a layout; None for any other text."""
-        match text.split("/"):
-            case [name, kind, codec, sync] if name == SEQUENCE_FILE:
-                return cls(kind, codec, bytes.fromhex(sync))
-            case _:
-                return None
-
-    def __str__(self) -> str:
-        return f"{SEQUENCE_FILE}/{self.kind}/{self.codec}/{self.sync.hex()}"
-
     def decompress(self, data: memoryview, limit: int) -> bytes:
         """Return `data` decompressed; raises CodecError."""
         if not self.codec:
@@ -83,8 +70,8 @@ class EndOfData(SourceError):  # noqa: N818 - more may follow
     """The data end before the value that is read."""
 
 
-class Cursor:
-    """A byte offset in the data of an object, which each read advances.
+class DataInput:
+    """Reads the data of an object, one value after another; named as Hadoop's own.
 
     Missing or unexpected data raise a SourceError that names the offset.
     """
@@ -96,7 +83,7 @@ class Cursor:
         self.index = 0
 
     def __repr__(self) -> str:
-        return f"Cursor({self.uri} at byte {self.offset})"
+        return f"DataInput({self.uri} at byte {self.offset})"
 
     @property
     def offset(self) -> int:
@@ -154,27 +141,27 @@ def read_vint(data: bytes | memoryview, offset: int) -> tuple[int, int]:
     return (value if first >= -120 else ~value), 1 + size
 
 
-def read_header(cursor: Cursor, value_class: str) -> Layout:
+def read_header(source: DataInput, value_class: str) -> Layout:
     """Read a header; raises SourceError unless values are of `value_class`."""
-    if (magic := bytes(cursor.take(4, "a header"))) != _MAGIC:
-        cursor.index -= 4
-        raise cursor.fault(f"a SequenceFile {_MAGIC!r}", f"{magic!r}")
+    if (magic := bytes(source.take(4, "a header"))) != _MAGIC:
+        source.index -= 4
+        raise source.fault(f"a SequenceFile {_MAGIC!r}", f"{magic!r}")
     for part, expected in (("keys", LONG), ("values", value_class)):
-        if (found := cursor.text(f"the class of {part}")) != expected:
-            raise cursor.fault(f"{part} of {expected}", f"{found[:200]!r}")
-    is_compressed, in_blocks = cursor.take(2, "two flags")
-    codec = cursor.text("the class of a codec") if is_compressed else ""
+        if (found := source.text(f"the class of {part}")) != expected:
+            raise source.fault(f"{part} of {expected}", f"{found[:200]!r}")
+    is_compressed, in_blocks = source.take(2, "two flags")
+    codec = source.text("the class of a codec") if is_compressed else ""
     if is_compressed and not hadoop_codecs.is_known(codec):
-        raise cursor.fault("a known codec", f"{codec[:200]!r}")
+        raise source.fault("a known codec", f"{codec[:200]!r}")
     if in_blocks and not is_compressed:
-        raise cursor.fault("uncompressed records, as the header says", "blocks")
-    pairs = cursor.int32("metadata")
+        raise source.fault("uncompressed records, as the header says", "blocks")
+    pairs = source.int32("metadata")
     if pairs > _MAX_METADATA:
-        raise cursor.fault(f"up to {_MAX_METADATA} pairs of metadata", f"{pairs}")
+        raise source.fault(f"up to {_MAX_METADATA} pairs of metadata", f"{pairs}")
     for _ in range(2 * pairs):
-        cursor.text("metadata")
+        source.text("metadata")
     kind = RECORD_COMPRESSED if is_compressed else RECORDS
-    sync = bytes(cursor.take(SYNC_BYTES, "a sync marker"))
+    sync = bytes(source.take(SYNC_BYTES, "a sync marker"))
     return Layout(BLOCK_COMPRESSED if in_blocks else kind, codec, sync)
 
 
@@ -195,38 +182,40 @@ class Block:
     values: memoryview
 
 
-def read_keys(cursor: Cursor, layout: Layout) -> Ints:
+def read_keys(source: DataInput, layout: Layout) -> Ints:
     """Read a block from its sync marker up to its keys."""
-    marker = cursor.take(_INT.size + SYNC_BYTES, "a sync marker")
+    marker = source.take(_INT.size + SYNC_BYTES, "a sync marker")
     if marker != _ESCAPE + layout.sync:
-        cursor.index -= len(marker)
-        raise cursor.fault("a sync marker", f"{marker.hex()}")
-    records = cursor.vint("a number of records")
+        source.index -= len(marker)
+        raise source.fault("a sync marker", f"{marker.hex()}")
+    records = source.vint("a number of records")
     if not 0 < records <= _MAX_RECORDS:
-        raise cursor.fault(f"1 to {_MAX_RECORDS} records", f"{records}")
-    lengths = cursor.take(cursor.vint("a length"), "lengths of keys")
-    if _decompress(cursor, layout, lengths, records) != bytes([KEY_BYTES]) * records:
-        raise cursor.fault(f"{records} keys of {KEY_BYTES} bytes each", "other lengths")
-    keys = cursor.take(cursor.vint("a length"), "keys")
-    data = _decompress(cursor, layout, keys, KEY_BYTES * records)
+        raise source.fault(f"1 to {_MAX_RECORDS} records", f"{records}")
+    lengths = source.take(source.vint("a length"), "lengths of keys")
+    if _decompress(source, layout, lengths, records) != bytes([KEY_BYTES]) * records:
+        raise source.fault(f"{records} keys of {KEY_BYTES} bytes each", "other lengths")
+    keys = source.take(source.vint("a length"), "keys")
+    data = _decompress(source, layout, keys, KEY_BYTES * records)
     if len(data) != KEY_BYTES * records:
-        raise cursor.fault(f"{records} keys", f"{len(data)} bytes")
+        raise source.fault(f"{records} keys", f"{len(data)} bytes")
     return np.frombuffer(data, ">i8").astype(np.int64)
 
 
-def read_block(cursor: Cursor, layout: Layout) -> Block:
+def read_block(source: DataInput, layout: Layout) -> Block:
     """Read a block from its sync marker up to its end."""
-    offset, keys = cursor.offset, read_keys(cursor, layout)
-    lengths = cursor.take(cursor.vint("a length"), "lengths of values")
-    values = cursor.take(cursor.vint("a length"), "values")
+    offset, keys = source.offset, read_keys(source, layout)
+    lengths = source.take(source.vint("a length"), "lengths of values")
+    values = source.take(source.vint("a length"), "values")
     return Block(offset, keys, lengths, values)
 
 
-def _decompress(cursor: Cursor, layout: Layout, data: memoryview, limit: int) -> bytes:
+def _decompress(
+    source: DataInput, layout: Layout, data: memoryview, limit: int
+) -> bytes:
     try:
         return layout.decompress(data, limit)
     except hadoop_codecs.CodecError as error:
-        raise cursor.fault(f"up to {limit} bytes of {layout.codec}", str(error)) from (
+        raise source.fault(f"up to {limit} bytes of {layout.codec}", str(error)) from (
             error
         )
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sparkcache_pulsar.decoding import form_of
 from sparkcache_pulsar.entries import publish_time
-from sparkcache_pulsar.forms import form_of
 from sparkcache_pulsar.frames import HEADER_BYTES, Walk
 from sparkcache_pulsar.sequencefile import Layout
 
@@ -26,7 +26,7 @@ _PROBE_BYTES = 1 << 16, 1 << 20, 8 << 20  # an entry of 5 MiB is in the last
 
 def first_us(storage: Storage, ledger: Ledger, extent: Extent) -> int | None:
     """Return the time of a block's first message; None if unknown."""
-    if Layout.parse(form_of(ledger)) is not None:
+    if isinstance(form_of(ledger), Layout):
         return None
     for probe_bytes in _PROBE_BYTES:
         size_bytes = min(probe_bytes, extent.size_bytes)

@@ -26,7 +26,7 @@ from sparkcache_pulsar.records import (
 )
 from sparkcache_pulsar.sequencefile import (
     BLOCK_COMPRESSED,
-    Cursor,
+    DataInput,
     Layout,
     block_values,
     read_block,
@@ -66,7 +66,7 @@ def unfold(layout: Layout, ledger: Ledger, raw: RawRun) -> Unfolded:
     """Convert the stored records of a run to frames."""
     unfolding = _Unfolding(layout, raw)
     if layout.kind == BLOCK_COMPRESSED:
-        unfolding.add_blocks(Cursor(ledger.object.uri, raw.data, raw.offset))
+        unfolding.add_blocks(DataInput(ledger.object.uri, raw.data, raw.offset))
     else:
         unfolding.add_records(raw)
     return unfolding.finish()
@@ -118,22 +118,22 @@ class _Unfolding:
             fault = walk.fault or (f"entry {walk.entry}", END)
             self._unfolded.end = raw.offset + walk.offset, fault
 
-    def add_blocks(self, cursor: Cursor) -> None:
+    def add_blocks(self, source: DataInput) -> None:
         try:
             while self._next <= self._run.last:
-                self._add_block(cursor)
+                self._add_block(source)
         except SourceError as error:
             self._unfolded.end = error.offset or 0, (error.expected, error.found)
 
-    def _add_block(self, cursor: Cursor) -> None:
-        block = read_block(cursor, self._layout)
+    def _add_block(self, source: DataInput) -> None:
+        block = read_block(source, self._layout)
         keys = block.keys.tolist()
         # The ledger's metadata precede the first entry, in the same block or not.
         skipped = 1 if self._next == 0 and keys[0] == METADATA_KEY else 0
         expected = list(range(self._next, self._next + len(keys) - skipped))
         if keys[skipped:] != expected:
             found = f"entries {keys[0]} to {keys[-1]}"
-            raise cursor.fault(f"a block of entries from {self._next}", found)
+            raise source.fault(f"a block of entries from {self._next}", found)
         entries = expected[: self._run.last + 1 - self._next]
         if self._size > self._limit_bytes:
             for _ in entries:

@@ -22,7 +22,7 @@ from cachetools import LRUCache
 from sparkcache.errors import SourceError
 from sparkcache.progress import steps
 from sparkcache_pulsar import names
-from sparkcache_pulsar.forms import STREAMING
+from sparkcache_pulsar.decoding import Streaming
 from sparkcache_pulsar.index import METADATA_OFFSET, parse_index
 from sparkcache_pulsar.mapfile import read_map_file
 from sparkcache_pulsar.names import FileKey, Key, SegmentKey
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from sparkcache.connector import Storage, StoredObject
     from sparkcache.model import Extent, ObjectId
+    from sparkcache_pulsar.decoding import Form
 
 FORMAT_VERSION = "1"
 VERSION_KEY = "s3managedledgeroffloaderformatversion"
@@ -53,7 +54,7 @@ class Upload:
         topic: The ledger's topic; None if unknown.
         extents: Where the entries are stored; empty if the index cannot be read.
         data: The object that stores them; None if it does not exist.
-        form: How its records are stored; see `forms`.
+        form: How its records are stored.
         is_piece: Whether other objects may have more entries of the ledger.
         ends_here: Whether the last of these entries is known to be stored.
         fault: Why entries cannot be read from it.
@@ -65,7 +66,7 @@ class Upload:
     topic: str | None = None
     extents: tuple[Extent, ...] = ()
     data: ObjectId | None = None
-    form: str = ""
+    form: Form = None
     is_piece: bool = False
     ends_here: bool = True
     fault: SourceError | None = None
@@ -166,7 +167,7 @@ def _read_segment(key: SegmentKey, topic: str | None, stored: StoredObject) -> _
             key.uuid,
             topic,
             piece.extents,
-            form=STREAMING,
+            form=Streaming(),
             is_piece=True,
             ends_here=piece.ends_here,
         )
@@ -207,7 +208,7 @@ def _read_file(
             topic,
             file.extents,
             data,
-            str(file.layout),
+            file.layout,
             ends_here=False,
         )
         indexed = _Indexed((upload,), data.size_bytes)

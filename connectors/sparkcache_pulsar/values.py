@@ -12,7 +12,7 @@ from sparkcache import arrays
 from sparkcache_pulsar import columns
 from sparkcache_pulsar.faults import DamagedMessageError
 from sparkcache_pulsar.messages import Messages, select
-from sparkcache_pulsar.schemas import Decoding, Mode, Spec
+from sparkcache_pulsar.schemas import Mode, Spec, ValueDecoding
 from sparkcache_pulsar.schemas.decoded import Decoded
 from sparkcache_pulsar.schemas.decoders import decoder
 from sparkcache_pulsar.schemas.pairs import PairDecoder
@@ -28,13 +28,13 @@ AT_ONCE_BYTES = 8 << 20
 while, which take many times the memory, and a whole entry could exceed the memory.
 """
 
-_PLAIN_BYTES = Decoding(Spec("BYTES"), Mode.FAILFAST)
+_PLAIN_BYTES = ValueDecoding(Spec("BYTES"), Mode.FAILFAST)
 
 
 @lru_cache(maxsize=64)
-def values(decoding: str) -> Values:
-    """Return the value columns of a ledger's decoding; raises ConfigError."""
-    return Values(Decoding.from_text(decoding) if decoding else _PLAIN_BYTES)
+def values(decoding: ValueDecoding | None) -> Values:
+    """Return the decoder of value columns; raises ConfigError."""
+    return Values(decoding or _PLAIN_BYTES)
 
 
 class Values:
@@ -48,7 +48,7 @@ class Values:
 
     """
 
-    def __init__(self, decoding: Decoding) -> None:
+    def __init__(self, decoding: ValueDecoding) -> None:
         self._spec = decoding.spec
         self._is_permissive = decoding.mode is Mode.PERMISSIVE
         self._decoder = decoder(decoding.spec)

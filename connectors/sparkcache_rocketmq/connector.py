@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from sparkcache import time_pruning
 from sparkcache.connector import Connector
+from sparkcache.model import topic_and_root
 from sparkcache_rocketmq import (
     columns,
     extents,
@@ -37,7 +38,6 @@ class RocketMQConnector(Connector):
     """Connector for Apache RocketMQ queues, tiered to object stores or to files."""
 
     name = "rocketmq"
-    needs_surrounding_runs = False
     option_names = frozenset({tags.OPTION, metadata.OPTION, time_pruning.OPTION})
 
     def topic_name(self, topic: str) -> str:
@@ -68,11 +68,11 @@ class RocketMQConnector(Connector):
 
     def group(self, topic: str) -> str:
         """Return cluster and topic, which group all queues on all brokers."""
-        return names.without_queue(topic)
+        return names.without_queue(topic_and_root(topic)[0])
 
     def matches(self, topic: str, name: str) -> bool:
         """Return whether a name covers a queue."""
-        return names.is_of(topic, name)
+        return names.matches(topic, name)
 
     def position(self, topic: str, text: str) -> Position:
         """Read a queue offset, or `queueId:offset`; raises ValueError."""

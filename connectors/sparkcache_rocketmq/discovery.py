@@ -12,6 +12,7 @@ import logging
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
+from sparkcache import connector as connectors
 from sparkcache.connector import LedgerMap, Snapshot
 from sparkcache.errors import NoSuchTopicError
 from sparkcache.model import Extent, Ledger, qualified_topic
@@ -35,7 +36,7 @@ _MAX_QUEUES_NAMED = 10
 _log = logging.getLogger(__name__)
 
 
-class Catalog:
+class Catalog(connectors.Catalog):
     """Queues that brokers have tiered; see `sparkcache.connector.Catalog`.
 
     Args:
@@ -81,11 +82,10 @@ class Catalog:
             # The consume queue may have been listed later than the commit log that it
             # refers to, and records that expired in between are no loss.
             result = self._survey(queue, self._listed_again(queue))
-        placed_topic = qualified_topic(topic, self._storage.root)
-        _log.info("%s: %r", placed_topic, result)
+        qualified = qualified_topic(topic, self._storage.root)
+        _log.info("%s: %r", qualified, result)
         maps = [
-            self._ledger_map(placed_topic, queue, segment)
-            for segment in result.segments
+            self._ledger_map(qualified, queue, segment) for segment in result.segments
         ]
         return Snapshot(tuple(maps), tuple(result.losses))
 
@@ -99,13 +99,9 @@ class Catalog:
         files = self._queues[self._queue(str(queue))]
         return QueueFiles(files.commit_log, files.consume_queue.up_to(end))
 
-    def _ledger_map(
-        self, placed_topic: str, queue: Queue, segment: Segment
-    ) -> LedgerMap:
+    def _ledger_map(self, topic: str, queue: Queue, segment: Segment) -> LedgerMap:
         decoding = with_generation(segment.beginning, self._decoding)
-        ledger = Ledger(
-            CONNECTOR, placed_topic, queue.id, segment.piece.object, decoding
-        )
+        ledger = Ledger(CONNECTOR, topic, queue.id, segment.piece.object, decoding)
         begin = segment.piece.start
         extents = tuple(
             Extent(span.first, span.last, span.start - begin, span.end - span.start)

@@ -113,14 +113,14 @@ def is_one(full: str) -> bool:
     return full.count("/") == 3
 
 
-def is_of(topic: str, name: str) -> bool:
+def matches(topic: str, name: str) -> bool:
     """Return whether a name covers a queue."""
     return Name.parse(name).means(Name.parse(topic))
 
 
-def without_queue(placed_topic: str) -> str:
-    """Return cluster and topic of a queue from its qualified name."""
-    *cluster, _, topic, _ = placed_topic.rpartition("#")[2].split("/")
+def without_queue(queue: str) -> str:
+    """Return cluster and topic of a queue's full name."""
+    *cluster, _, topic, _ = queue.split("/")
     return "/".join([*cluster, topic])
 
 

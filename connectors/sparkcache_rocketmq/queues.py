@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sparkcache.errors import SourceError
+from sparkcache.model import topic_and_root
 from sparkcache_rocketmq.names import Key, Name, Queue
 
 if TYPE_CHECKING:
@@ -13,14 +14,14 @@ if TYPE_CHECKING:
 
 def queue(ledger: Ledger) -> Queue:
     """Return the queue that a ledger belongs to."""
-    _, _, full_name = ledger.topic.rpartition("#")
+    full_name, _ = topic_and_root(ledger.topic)
     name = Name.parse(full_name)
     return Queue(name.cluster or "", name.broker or "", name.topic, ledger.id)
 
 
 def base(ledger: Ledger) -> int:
     """Return a ledger's start in the flat file, as its object's name states."""
-    root, _, _ = ledger.topic.rpartition("#")
+    _, root = topic_and_root(ledger.topic)
     uri = ledger.object.uri
     key = Key.parse(uri.removeprefix(f"{root}/"))
     if key is None:

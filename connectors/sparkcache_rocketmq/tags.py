@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sparkcache import connector as connectors
 from sparkcache.errors import ConfigError
 from sparkcache_rocketmq.columns import TAGS
 
@@ -39,7 +40,7 @@ def wanted(options: Mapping[str, str]) -> frozenset[str] | None:
     return tags
 
 
-class Resolver:
+class Resolver(connectors.Resolver):
     """Drops the rows whose tags are not wanted; see `connector.Resolver`."""
 
     def __init__(self, tags: frozenset[str] | None) -> None:

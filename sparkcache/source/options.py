@@ -50,6 +50,7 @@ _COMMON_NAMES = frozenset(
 )
 _START = "startingOffsets"
 _BATCH_OPTIONS = "endingOffsets", "endingTime"
+_TIME_OPTIONS = frozenset({"startingTime", "endingTime"})
 _STREAM_OPTIONS = "maxRowsPerTrigger", "maxBytesPerTrigger", "pollInterval"
 
 
@@ -201,11 +202,17 @@ class ScanOptions:
 
     def __post_init__(self) -> None:
         connector = connectors.find(self.connector)
+        if not connector.time_column():
+            for name in _TIME_OPTIONS & self.raw.keys():
+                raise ConfigError(
+                    f"option {name}={self.raw[name]!r}: topics of the connector "
+                    f"{self.connector} have no times; remove it here"
+                )
         for offsets in (self.starts, self.ends):
             offsets.check(connector)
         if names := self.selection.names:
-            is_of = connector.matches  # either name may mean several topics
-            self._check_names(names, lambda a, b: is_of(a, b) or is_of(b, a))
+            matches = connector.matches  # either name may mean several topics
+            self._check_names(names, lambda a, b: matches(a, b) or matches(b, a))
 
     def check_is_batch(self) -> None:
         """Raise ConfigError for an option that only streams have."""
@@ -229,23 +236,23 @@ class ScanOptions:
 
     def includes(self, topic: str) -> bool:
         """Return whether the scan reads a topic, stored or not."""
-        is_of = connectors.find(self.connector).matches
+        connector = connectors.find(self.connector)
         if self.selection.pattern is None:
-            return any(is_of(topic, name) for name in self.selection.names)
+            return any(connector.matches(topic, name) for name in self.selection.names)
         matches = self.selection.pattern.fullmatch  # may match a name of several topics
         names = filter(matches, (topic[:end] for end in range(len(topic), 0, -1)))
-        return any(is_of(topic, name) for name in names)
+        return any(connector.matches(topic, name) for name in names)
 
     def check_offsets(self, topics: Sequence[str]) -> None:
         """Raise ConfigError if offsets name a topic that the scan does not read."""
         self._check_names(topics, connectors.find(self.connector).matches)
 
     def _check_names(
-        self, topics: Sequence[str], is_of: Callable[[str, str], bool]
+        self, topics: Sequence[str], matches: Callable[[str, str], bool]
     ) -> None:
         for offsets in (self.starts, self.ends):
             for name in offsets.by_name:
-                if not any(is_of(topic, name) for topic in topics):
+                if not any(matches(topic, name) for topic in topics):
                     raise ConfigError(
                         f"option {offsets.option}={offsets.raw!r}: {name} is not of "
                         "this scan; give one position for all topics, or JSON such as "

@@ -1,5 +1,6 @@
-"""Test doubles for storages and servers, for tests of this package and connectors."""
+"""For tests of this package and of connectors: test doubles, and the contract."""
 
+from sparkcache.testing.contract import check_connector
 from sparkcache.testing.memory_storage import MemoryStorage
 from sparkcache.testing.reading import (
     as_dicts,
@@ -12,6 +13,7 @@ from sparkcache.testing.reading import (
 __all__ = [
     "MemoryStorage",
     "as_dicts",
+    "check_connector",
     "decoded_runs",
     "discover",
     "read_topic",

@@ -111,9 +111,7 @@ def resolved_rows(
     for part in range(parts):
         start = len(runs) * part // parts
         stop = len(runs) * (part + 1) // parts
-        resolver = connector.resolver(
-            decoding, options or {}, _Surrounding(runs, start)
-        )
+        resolver = connector.resolver(decoding, options or {}, RunsAround(runs, start))
         for key, decoded in runs[start:stop]:
             resolved = resolver.resolve(key, decoded)
             for batch in resolved.batches:
@@ -123,7 +121,7 @@ def resolved_rows(
     return rows, losses
 
 
-class _Surrounding:
+class RunsAround:
     """Surrounding runs of those from `start` on; see `connector.SurroundingRuns`."""
 
     def __init__(self, runs: Sequence[tuple[RunKey, DecodedRun]], start: int) -> None:
@@ -131,9 +129,11 @@ class _Surrounding:
         self._start = start
 
     def before(self) -> Iterator[Iterator[DecodedRun]]:
+        """Yield the runs before `start`, backwards, each in a group of its own."""
         for index in reversed(range(self._start)):
             yield iter([self._runs[index][1]])
 
     def after(self, key: RunKey) -> Iterator[tuple[RunKey, DecodedRun]]:
+        """Yield the runs after `key`, in order."""
         keys = [key for key, _ in self._runs]
         yield from self._runs[keys.index(key) + 1 :]

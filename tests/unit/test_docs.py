@@ -16,7 +16,9 @@ import pytest
 import yaml
 
 import sparkcache
+from sparkcache import connector as connectors
 from sparkcache.config import CacheConfig, node_option_names, scan_option_names
+from sparkcache.connector import Connector, find
 from sparkcache.metric_definition import Kind
 from sparkcache.metrics import METRICS
 from sparkcache.source import options as scan_options
@@ -138,12 +140,23 @@ def test_python_runs(
     monkeypatch.setattr(
         sparkcache, "install", lambda _, config: installed.append(config), raising=False
     )
+    monkeypatch.setattr(connectors, "find", find_or_lines)
     spark = MagicMock()
     spark.read, spark.readStream = Reader(streams=False), Reader(streams=True)
     exec(compile(block, page, "exec"), {"spark": spark})
     assert all(isinstance(config, CacheConfig) for config in installed)
     if ".load(" in block:
         assert spark.read.loaded or spark.readStream.loaded
+
+
+def find_or_lines(name: str) -> Connector:
+    """Find a connector, as if that of the example were installed."""
+    if name != "lines":
+        return find(name)
+    from lines_connector import LinesConnector
+
+    connector: Connector = LinesConnector()
+    return connector
 
 
 AVRO = {

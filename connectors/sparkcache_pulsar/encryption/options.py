@@ -1,4 +1,4 @@
-"""The options for decrypting payloads, and the text in which they are shipped."""
+"""The options for decrypting payloads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 PRIVATE_KEY, FAILURE_ACTION = "privateKey", "cryptoFailureAction"
 OPTION_NAMES = frozenset({PRIVATE_KEY, FAILURE_ACTION})
 
-_LINE = "encryption "
 _FAIL, _CONSUME = "fail", "consume"
 
 
@@ -35,20 +34,6 @@ class Decryption(msgspec.Struct, frozen=True, omit_defaults=True):
     path: str = ""
     paths: tuple[tuple[str, str], ...] = ()
     consume: bool = False
-
-    def with_rest(self, rest: str) -> str:
-        """Return `rest`; unless all fields have defaults, after a line for `parse`."""
-        if self == Decryption():
-            return rest
-        return f"{_LINE}{msgspec.json.encode(self).decode()}\n{rest}"
-
-    @classmethod
-    def parse(cls, text: str) -> tuple[Decryption, str]:
-        """Parse the first line of a text; return the options and the rest."""
-        if not text.startswith(_LINE):
-            return cls(), text
-        line, _, rest = text.partition("\n")
-        return msgspec.json.decode(line.removeprefix(_LINE), type=cls), rest
 
 
 def decryption(options: Mapping[str, str]) -> Decryption:

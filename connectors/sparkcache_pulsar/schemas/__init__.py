@@ -9,6 +9,6 @@ need only the string to which it is serialized.
 """
 
 from sparkcache_pulsar.schemas.options import OPTION_NAMES, decoding
-from sparkcache_pulsar.schemas.spec import Decoding, Mode, Spec
+from sparkcache_pulsar.schemas.spec import Mode, Spec, ValueDecoding
 
-__all__ = ["OPTION_NAMES", "Decoding", "Mode", "Spec", "decoding"]
+__all__ = ["OPTION_NAMES", "Mode", "Spec", "ValueDecoding", "decoding"]

@@ -35,9 +35,9 @@ from sparkcache_pulsar.schemas.spec import (
     KEY_VALUE,
     PROTOBUF_NATIVE,
     SEPARATED,
-    Decoding,
     Mode,
     Spec,
+    ValueDecoding,
 )
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ _MAX_FILE_BYTES = 16 << 20
 _JSON_BEGINS = frozenset('{["')
 
 
-def decoding(options: Mapping[str, str]) -> Decoding | None:
+def decoding(options: Mapping[str, str]) -> ValueDecoding | None:
     """Return how to decode values according to the options; None if not at all.
 
     Raises ConfigError for a schema that has no columns.
@@ -72,7 +72,7 @@ def decoding(options: Mapping[str, str]) -> Decoding | None:
             f"{spec.type}; only PROTOBUF_NATIVE has messages"
         )
     decoder(spec)
-    return Decoding(spec, _mode(arguments))
+    return ValueDecoding(spec, _mode(arguments))
 
 
 def _type(arguments: Mapping[str, str]) -> str:

@@ -83,8 +83,8 @@ def _named(
     try:
         return catalog.select(Selection((name,)))
     except NoSuchTopicError:
-        is_of = connectors.find(scan.connector).matches
-        if not any(is_of(topic, name) for topic in known):
+        connector = connectors.find(scan.connector)
+        if not any(connector.matches(topic, name) for topic in known):
             raise
         return ()
 

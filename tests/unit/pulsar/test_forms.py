@@ -2,30 +2,63 @@
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from sparkcache.model import Ledger, ObjectId
 from sparkcache.testing import MemoryStorage, discover, read_topic
 from sparkcache_pulsar import PulsarConnector
-from sparkcache_pulsar.forms import STREAMING, form_of, with_form, without_form
+from sparkcache_pulsar.decoding import Decoding, Streaming, form_of
+from sparkcache_pulsar.encryption.options import Decryption
+from sparkcache_pulsar.isolation import Isolation
+from sparkcache_pulsar.schemas.spec import Mode, Spec, ValueDecoding
+from sparkcache_pulsar.sequencefile import Layout
 from sparkcache_pulsar.testing import Entry, Message
 
 from .mapfiles import Format, map_file, store_files
 from .streaming import Block, manifest, store_segment
 from .topics import TOPIC, store
 
+if TYPE_CHECKING:
+    from sparkcache_pulsar.decoding import Form
+
 CONNECTOR = PulsarConnector()
 
 
-@pytest.mark.parametrize("form", ["", STREAMING, "sequencefile/block/codec/00ff"])
-@pytest.mark.parametrize("decoding", ["", '{"a": 1}', "two\nlines", "streaming"])
-def test_both_come_back(form: str, decoding: str) -> None:
-    both = with_form(form, decoding)
-    ledger = Ledger("pulsar", "x", 1, ObjectId("u", 1, "1"), both)
+LONG = json.dumps(
+    {"type": "enum", "name": "E", "symbols": [f"S{n}" for n in range(999)]}
+)
+
+
+@pytest.mark.parametrize("form", [None, Streaming(), Layout("block", "c", b"\0\xff")])
+@pytest.mark.parametrize(
+    "rows",
+    [
+        Decoding(),
+        Decoding(values=ValueDecoding(Spec("JSON", LONG), Mode.PERMISSIVE)),
+        Decoding(
+            isolation=Isolation.UNCOMMITTED,
+            decryption=Decryption(paths=(("k", "/two\nlines"),), consume=True),
+            values=ValueDecoding(Spec("STRING"), Mode.FAILFAST),
+        ),
+    ],
+    ids=["bytes", "a long schema", "all of it"],
+)
+def test_a_decoding_comes_back(form: Form, rows: Decoding) -> None:
+    both = rows.with_form(form)
+    ledger = Ledger("pulsar", "x", 1, ObjectId("u", 1, "1"), str(both))
     assert form_of(ledger) == form
-    assert without_form(both) == decoding
+    assert Decoding.parse(ledger.decoding) == both
+    assert str(Decoding.parse(ledger.decoding)) == ledger.decoding
+    assert len(ledger.decoding) < 5_000
+
+
+def test_equal_decodings_have_one_text() -> None:
+    assert str(Decoding()) == str(Decoding(decryption=Decryption(path=""))) == ""
+    form = Streaming()
+    assert str(Decoding(form, Decryption())) == str(Decoding(form))
 
 
 def stored_as(form: str, entry: bytes) -> MemoryStorage:

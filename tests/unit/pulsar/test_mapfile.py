@@ -12,6 +12,7 @@ from sparkcache.errors import SourceError
 from sparkcache.model import Extent, Ledger, ObjectId, Run
 from sparkcache.testing import MemoryStorage, discover
 from sparkcache_pulsar import codecs
+from sparkcache_pulsar.decoding import Decoding
 from sparkcache_pulsar.records import OneRun
 from sparkcache_pulsar.testing import Entry, Message, ledger_metadata
 
@@ -50,7 +51,7 @@ def test_wherever_the_index_points_an_extent_may_begin(
     end = found.extents[0].offset
     entries: list[int] = []
     values = []
-    ledger = Ledger("pulsar", f"x#{TOPIC}", 7, data, str(found.layout))
+    ledger = Ledger("pulsar", f"x#{TOPIC}", 7, data, str(Decoding(found.layout)))
     for extent in found.extents:
         assert extent.offset == end
         end = extent.offset + extent.size_bytes

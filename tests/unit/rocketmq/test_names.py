@@ -6,7 +6,7 @@ import pytest
 
 from sparkcache.errors import ConfigError
 from sparkcache.model import Position, qualified_topic
-from sparkcache_rocketmq import names
+from sparkcache_rocketmq import RocketMQConnector, names
 from sparkcache_rocketmq.names import COMMIT_LOG, CONSUME_QUEUE, Key, Queue
 from sparkcache_rocketmq.testing import Layout
 
@@ -58,12 +58,12 @@ def test_names_that_are_none(given: str) -> None:
 )
 def test_which_queues_a_name_means(name: str, is_one: bool, means_it: bool) -> None:
     assert names.is_one(name) == is_one
-    assert names.is_of(str(QUEUE), name) == means_it
+    assert names.matches(str(QUEUE), name) == means_it
 
 
 def test_a_shorter_name_is_not_one_of_a_longer_one() -> None:
-    assert not names.is_of("TopicA", "TopicA/3")
-    assert names.is_of("TopicA/3", "TopicA")
+    assert not names.matches("TopicA", "TopicA/3")
+    assert names.matches("TopicA/3", "TopicA")
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_names_of_other_objects(key: str) -> None:
 @pytest.mark.parametrize("root", ["s3://bucket", "file:///a#b/c"])
 def test_queues_are_counted_with_those_of_their_topic(cluster: str, root: str) -> None:
     queue = Queue(cluster, "broker-a", "%RETRY%group", 3)
-    group = names.without_queue(qualified_topic(str(queue), root))
+    group = RocketMQConnector().group(qualified_topic(str(queue), root))
     assert group == f"{cluster}/%RETRY%group".lstrip("/")
 
 
