@@ -124,7 +124,7 @@ class Demo:
 
 def run(
     mib: int, latency_s: float, warm_ups: int, progress: Progress, log: Path
-) -> tuple[Way, ...]:
+) -> tuple[Way, Way, list[tuple[int, int]]]:
     """Write the topic; read it both ways. Return both, and what was written."""
     with S3Server() as server, server.as_environment():
         server.create_bucket(BUCKET)

@@ -34,7 +34,7 @@ from sparkcache.testing.s3_server import S3Server
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 THIRD_ATTEMPT = "cast(value as string) like '%\"attempts\": 3%'"
 

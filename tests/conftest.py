@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING
 
 import boto3
 import hypothesis
-import leaks
 import pyarrow as pa
 import pytest
-import spark_home
-from delta_jars import require_jars
-from effort import tries
-from needs import module_of_later_spark, need_commands
 
 from sparkcache.source.spark_version import has_spark
+from tests import leaks, spark_home
+from tests.delta_jars import require_jars
+from tests.effort import tries
+from tests.needs import module_of_later_spark, need_commands
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

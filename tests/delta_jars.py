@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pyspark
 import pytest
-from needs import lacks
+
+from tests.needs import lacks
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 # The version on PyPI may be newer than the newest one at Maven Central.
 _SPARK = ".".join(pyspark.__version__.split(".")[:2])
 COORDINATES = f"io.delta:delta-spark_{_SPARK}_2.13:4.4.0"
-_SPARKS = ("4.0", "4.1", "4.2")
+SPARKS = ("4.0", "4.1", "4.2")
 # The version of Hadoop that Spark 4.2 uses, and the version of Amazon's SDK that this
 # Hadoop uses, without the bundle of all its parts, which is thirty times as large.
 _SDK = "software.amazon.awssdk"
@@ -62,8 +63,8 @@ def require_jars(directory: Path) -> list[Path]:
 
     Skip for a Spark version without a jar of Delta: jars for others hang in reads.
     """
-    if _SPARK not in _SPARKS:
-        pytest.skip(f"Delta has no jar for Spark {_SPARK}, only for {_SPARKS}")
+    if _SPARK not in SPARKS:
+        pytest.skip(f"Delta has no jar for Spark {_SPARK}, only for {SPARKS}")
     try:
         return fetch_jars(directory)
     except JarsMissingError as error:

@@ -21,7 +21,7 @@ from sparkcache.node.status import LIMIT
 from sparkcache.ui.plotted import PLOTTED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -354,7 +354,7 @@ def lines(name: str, language: str) -> str:
     return f"\n```{language}\n{text}```\n\n"
 
 
-TABLES = {
+TABLES: dict[str, Callable[[], str]] = {
     "lines-connector": partial(lines, "lines_connector.py", "python"),
     "lines-pyproject": partial(lines, "pyproject.toml", "toml"),
     "lines-test": partial(lines, "test_lines_connector.py", "python"),

@@ -26,7 +26,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import boto3
-import gateway
 import psutil
 from botocore.client import Config
 
@@ -44,6 +43,7 @@ from sparkcache.source.batch.partitions import partition, run_slice, wanted
 from sparkcache.source.options import ScanOptions
 from sparkcache.storage import Traffic, open_storage
 from sparkcache.testing.s3_server import S3Server
+from tests.benchmarks import gateway
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -204,7 +204,7 @@ class Executor:
     Each scan is the only one in its plan, so the node lets go of what it has read.
     """
 
-    def __init__(self, topic: Topic, endpoint: str, **settings: int) -> None:
+    def __init__(self, topic: Topic, endpoint: str, **settings: Any) -> None:
         self._topic = topic
         self._options = ScanOptions.parse(topic.options | {"path": f"s3://{BUCKET}"})
         self._config = CacheConfig(
@@ -240,7 +240,7 @@ class Executor:
 
     @contextmanager
     def planned(self, scans: int) -> Iterator[Plan]:
-        """Plan so many scans of all there is; in the end the node lets go of it."""
+        """Plan scans of the whole topic; in the end the node lets go of it."""
         self._plans += 1
         consumers = tuple(dict.fromkeys(part.consumer for part in self._parts))
         plan = Plan(str(self._plans), consumers * scans)

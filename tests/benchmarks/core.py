@@ -28,10 +28,10 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import cachetools
-import record
 
 from sparkcache.cache import RunCache, Settings, Ttl
 from sparkcache.model import Ledger, ObjectId, Run, RunKey, Slot
+from tests.benchmarks import record
 
 if TYPE_CHECKING:
     from collections.abc import Callable

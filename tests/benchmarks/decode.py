@@ -14,11 +14,10 @@ import statistics
 import time
 from dataclasses import dataclass
 
-import record
-
 from sparkcache.testing import MemoryStorage, decoded_runs
 from sparkcache_pulsar import PulsarConnector
 from sparkcache_pulsar.testing import Codec, ledger_objects, synthetic_entries
+from tests.benchmarks import record
 
 TOPIC = "persistent://public/default/benchmark"
 VALUE_BYTES = 32 << 20

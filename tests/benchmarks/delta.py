@@ -7,7 +7,7 @@ after another, from an S3 server that answers after 20 ms. Nearly all of the tab
 one column, and each job needs it: of a job that does not, Delta's reader would fetch
 little, while `columns` has to name what is wanted for all. delta-spark reads from the
 same server through Hadoop's S3A, in the same session, as it comes: its streams keep
-blocks that others ask for as well, so its file system is opened anew for each way.
+blocks that others ask for as well, so its file system is opened again for each way.
 
     seconds_over_delta      planned consumers / spark.read.format("delta")
     seconds_over_persist    / the latter with persist(MEMORY_ONLY), filled by the first
@@ -22,7 +22,6 @@ the jars.
 from __future__ import annotations
 
 import statistics
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -30,16 +29,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import record
-import remote
 from deltalake import write_deltalake
 from pyspark import StorageLevel
 from pyspark.sql import functions as F
 
 import sparkcache
-
-sys.path.append(str(Path(__file__).parents[1]))
-from delta_jars import COORDINATES, S3A, fetch_jars
+from tests.benchmarks import record, remote
+from tests.delta_jars import COORDINATES, S3A, fetch_jars
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -130,7 +126,7 @@ class Consumers:
         data = 0
         for turn in range(ROUNDS + 1):
             for way, run in ways.items():
-                self.begin_anew()
+                self.reopen()
                 began = time.perf_counter()
                 run()
                 if turn:
@@ -154,7 +150,7 @@ class Consumers:
             "first_scan_bytes": one,
         }
 
-    def begin_anew(self) -> None:
+    def reopen(self) -> None:
         """Have S3A forget what its streams keep of the way before, and be connected."""
         jvm: Any = self._spark._jvm
         jvm.org.apache.hadoop.fs.FileSystem.closeAll()
@@ -191,7 +187,7 @@ class Consumers:
         return self._spark.read.format("delta").load(S3A_TABLE)
 
     def sent_bytes(self, over: int = 0) -> int:
-        """Return the bytes of data files in answers of more than so many bytes."""
+        """Return the bytes of data files in answers above a size."""
         return sum(
             request.sent_bytes
             for request in self._server.requests()

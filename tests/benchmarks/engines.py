@@ -31,7 +31,6 @@ import os
 import random
 import shutil
 import signal
-import sys
 import tempfile
 import time
 from contextlib import ExitStack, contextmanager
@@ -41,10 +40,6 @@ from math import inf
 from pathlib import Path
 from statistics import mean, median
 from typing import TYPE_CHECKING, Any
-
-import cold_scan
-import core
-import record
 
 from sparkcache import connector as connectors
 from sparkcache.cache import (
@@ -68,10 +63,8 @@ from sparkcache_pulsar.testing import (
     synthetic_topic,
     write_directory,
 )
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "integration"))
-
-from executor import TOPIC, Executor
+from tests.benchmarks import cold_scan, core, record
+from tests.integration.executor import TOPIC, Executor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -227,11 +220,11 @@ def evict_share() -> dict[str, Any]:
         address = Address(executor)
         address.prepare()
         listener = address.listen()
-        told = executor / "told"
+        answer = executor / "answer"
         pid = os.fork()
         if not pid:
             try:
-                serve(listener, told)
+                serve(listener, answer)
             finally:
                 os._exit(0)
         listener.close()
@@ -242,7 +235,7 @@ def evict_share() -> dict[str, Any]:
         finally:
             os.kill(pid, signal.SIGTERM)
             os.waitpid(pid, 0)
-        spent_s, cpu_s, evicted = json.loads(told.read_text())
+        spent_s, cpu_s, evicted = json.loads(answer.read_text())
     assert evicted >= LOADED * 0.9
     return {
         "ring_evict_cpu_share_100k": round(spent_s / cpu_s, 5),
@@ -279,19 +272,19 @@ def read(executor: Path, topic: Path, slices: list[RunSlice]) -> None:
         assert run.batches[0].num_rows == 1
 
 
-def serve(listener: Any, told: Path) -> None:
-    """Be that node; in the end tell what it has spent since the signal."""
+def serve(listener: Any, answer: Path) -> None:
+    """Be that node; in the end answer what it has spent since the signal."""
     loop = asyncio.new_event_loop()
     config = replace(LONG, engine="ring", max_bytes=RING_BYTES)
     server = server_module._Server(loop, listener, config)
     store = server.service._store
     keys = iter(core.keys_of(TOPICS_HELD))
-    while not store.runs.counters.evicted_by_ring:
+    while not store._runs.counters.evicted_by_ring:
         key = next(keys)
         slot = store.reserve(key, 4 * KIB)
         assert slot is not None
         store.insert(key, slot, None, ahead=False)
-    assert len({run.key.ledger.topic for run in store.runs.runs()}) >= 95_000
+    assert len({run.key.ledger.topic for run in store._runs.runs()}) >= 95_000
     spent = Spent(store)
     begin = {"cpu_s": 0.0, "evicted": 0}
 
@@ -299,15 +292,15 @@ def serve(listener: Any, told: Path) -> None:
         spent.seconds = 0.0
         begin.update(
             cpu_s=cold_scan.cpu_s(os.getpid()),
-            evicted=store.runs.counters.evicted_by_ring,
+            evicted=store._runs.counters.evicted_by_ring,
         )
 
     loop.add_signal_handler(signal.SIGUSR1, watch)
     loop.add_signal_handler(signal.SIGTERM, loop.stop)
     loop.run_forever()
-    evicted = store.runs.counters.evicted_by_ring - begin["evicted"]
+    evicted = store._runs.counters.evicted_by_ring - begin["evicted"]
     spent_s = cold_scan.cpu_s(os.getpid()) - begin["cpu_s"]
-    told.write_text(json.dumps([spent.seconds, spent_s, evicted]))
+    answer.write_text(json.dumps([spent.seconds, spent_s, evicted]))
     server.close()
 
 
@@ -316,11 +309,11 @@ class Spent:
 
     def __init__(self, store: RunStore) -> None:
         self.seconds = 0.0
-        runs: Any = store.runs
+        runs: Any = store._runs
         runs._evict = self._timed(runs._evict)
         runs._segments._rotate = self._timed(runs._segments._rotate)
         frees: Any = store
-        frees.free = self._timed(store.free)
+        frees._free = self._timed(store._free)
 
     def _timed(self, work: Callable[[Any], Any]) -> Callable[[Any], Any]:
         def timed(argument: Any) -> Any:

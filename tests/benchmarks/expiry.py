@@ -12,13 +12,13 @@ while it is asked over its socket without a break. In milliseconds and seconds:
 of which each has
 
     max_delay_ms  the longest that any question waited for its answer, less the time in
-                  which the node or who asks was ready and had to wait for a core
-    max_wall_ms   the longest with that: on busy cores it tells of other programs
+                  which the node or the reader was ready and had to wait for a core
+    max_wall_ms   the longest with that: on busy cores it includes other programs
     p99_delay_ms  99 in 100 waited for less, likewise with that
     idle_ms       the longest before, with nothing to expire, likewise
     freed_s       from the settings on, until all that is overdue is gone
-    runs          so many, of which nearly all are let go of
-    questions     so many were asked until then
+    runs          how many were held; nearly all are evicted
+    questions     how many were asked until then
 
 The questions to the real nodes are reads of runs that live on, each from Take to
 mapped, and Ask; to the million, Ask. `one_go_ms` is what the reader would wait for if
@@ -36,7 +36,6 @@ import resource
 import shutil
 import signal
 import statistics
-import sys
 import tempfile
 import time
 from contextlib import closing, contextmanager
@@ -45,11 +44,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
-import record
-
-sys.path.append(str(Path(__file__).parents[1] / "integration"))
-
-from executor import TOPIC, Executor
 
 from sparkcache import CacheConfig
 from sparkcache.demand import Consumer, ReaderIdentity
@@ -68,6 +62,8 @@ from sparkcache.node.messages import (
 from sparkcache.node.packed_open import packed
 from sparkcache.node.service import Service
 from sparkcache_pulsar.testing import synthetic_topic, write_directory
+from tests.benchmarks import record
+from tests.integration.executor import TOPIC, Executor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -130,16 +126,16 @@ def measure() -> dict[str, Any]:
     descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[1] - SPARE_DESCRIPTORS
     small = [PAGE] * (descriptors - 300)  # the rest is this program's own
     result = {
-        "million": told(million()) | in_process([0] * MILLION, lambda _: None),
-        "descriptors": told(real(descriptors, *small_runs(descriptors)))
+        "million": summary(million()) | in_process([0] * MILLION, lambda _: None),
+        "descriptors": summary(real(descriptors, *small_runs(descriptors)))
         | in_process([memfd(size) for size in small], os.close, PAGE),
-        "gibibyte": told(real(0, *large_runs()))
+        "gibibyte": summary(real(0, *large_runs()))
         | in_process([memfd(RUN_BYTES) for _ in range(GIB // RUN_BYTES)], os.close),
     }
     return {"max_delay_ms_1m": result["million"]["max_delay_ms"]} | result
 
 
-def told(delays: Delays) -> dict[str, float]:
+def summary(delays: Delays) -> dict[str, float]:
     """Summarize what was measured."""
     return {
         "max_delay_ms": ms(max(delays.own_s)),
@@ -175,7 +171,7 @@ def timed(
 def in_process(
     fds: list[int], close: Callable[[int], None], size_bytes: int = RUN_BYTES
 ) -> dict[str, float]:
-    """Time the passes of a Service over so many runs, and one pass over as many."""
+    """Time the passes of a Service over these runs, and one pass over as many."""
     now_s = 0.0
     service = Service(
         LONG.node, max_runs=2 * MILLION, now=lambda: now_s, close_fd=close
@@ -230,13 +226,13 @@ def million() -> Delays:
     ):
         delays = Delays((pid, os.getpid()), MILLION)
         asked: Channel[ToTask] = Channel(at.connect(300), ToTask)
-        told_: Channel[ToTask] = Channel(at.connect(300), ToTask)
-        with closing(asked), closing(told_):
+        opener: Channel[ToTask] = Channel(at.connect(300), ToTask)
+        with closing(asked), closing(opener):
             assert ask(asked).runs == MILLION
             time.sleep(AFTER_READ_S)
             for _ in range(QUESTIONS):
                 delays.idle(lambda: ask(asked))
-            told_.send(packed(opening(SHORT)))
+            opener.send(packed(opening(SHORT)))
             begin_s = time.perf_counter()
             while delays.busy(lambda: ask(asked)).runs:
                 pass

@@ -30,13 +30,12 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-import record
-import remote
 from pyspark import StorageLevel
 from pyspark.sql import functions as F
 
 import sparkcache
 from sparkcache.source.driver.node_rpc import node_metrics
+from tests.benchmarks import record, remote
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -37,7 +37,7 @@ def find() -> str | None:
 
 @contextmanager
 def serve(program: str, credentials: Mapping[str, str]) -> Iterator[str]:
-    """Serve, from an empty directory, to who has the credentials; yield the URL."""
+    """Serve an empty directory to clients with the credentials; yield the URL."""
     with tempfile.TemporaryDirectory() as name, socket.socket() as free:
         directory = Path(name)
         for part in ("buckets", "metadata"):

@@ -30,8 +30,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import record
-import warm_scan
+from tests.benchmarks import record, warm_scan
 
 ROUNDS = 21
 WARM_UPS = 4
@@ -66,7 +65,7 @@ def compare() -> dict[str, float]:
 
 
 class Session:
-    """A Spark session in a process of its own, which scans when it is told to."""
+    """A Spark session in a process of its own, which scans when it is asked to."""
 
     def __init__(self, case: str, directory: str) -> None:
         self._process = subprocess.Popen(
@@ -75,19 +74,19 @@ class Session:
             stdout=subprocess.PIPE,
             text=True,
         )
-        self._told()
+        self._answer_s()
 
     def scan(self) -> float:
         """Scan once; return the seconds."""
         assert self._process.stdin is not None
         print("scan", file=self._process.stdin, flush=True)
-        return self._told()
+        return self._answer_s()
 
     def close(self) -> None:
         """End it."""
         self._process.communicate()
 
-    def _told(self) -> float:
+    def _answer_s(self) -> float:
         assert self._process.stdout is not None
         return float(self._process.stdout.readline().split()[-1])
 
@@ -140,7 +139,6 @@ def look(url: str) -> None:
 
 def node_seconds() -> tuple[float, float]:
     """Return how long a node takes to serve hits, with its counting and without."""
-    sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "node"))
     spent: dict[bool, list[float]] = {True: [], False: []}
     for turn in range(ROUNDS + 1):
         for counts in (True, False) if turn % 2 else (False, True):
@@ -152,7 +150,7 @@ def node_seconds() -> tuple[float, float]:
 
 def hits_of_a_node(*, counts: bool) -> float:
     """Read runs that are held; return the seconds."""
-    from node_world import CONFIG, World
+    from tests.unit.node.node_world import CONFIG, World
 
     world = World(replace(CONFIG, read_ahead_bytes=0))
     world.loader()

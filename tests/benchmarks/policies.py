@@ -1,4 +1,4 @@
-"""How much each policy reads from the storage, next to one who knows the future.
+"""How much each policy reads from the storage, next to one that knows the future.
 
     python tests/benchmarks/policies.py [--json] [--save]
 
@@ -24,13 +24,17 @@ from concurrent.futures import ProcessPoolExecutor
 from statistics import mean
 from typing import TYPE_CHECKING, Any
 
-import record
-import rolling_restart
-from baselines import GENERAL, dag_aware, farthest_reference, fewest_references, general
-from workloads import BROKEN, SCALE, WORKLOADS, scaled
-
 from sparkcache.cache import Policy, Settings, Ttl, resolve_ring
 from sparkcache.simulate import belady, simulate
+from tests.benchmarks import record, rolling_restart
+from tests.benchmarks.baselines import (
+    GENERAL,
+    dag_aware,
+    farthest_reference,
+    fewest_references,
+    general,
+)
+from tests.benchmarks.workloads import BROKEN, SCALE, WORKLOADS, scaled
 
 if TYPE_CHECKING:
     from sparkcache.trace import Trace

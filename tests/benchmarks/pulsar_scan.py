@@ -4,7 +4,7 @@
 
 1 GiB of values in 4 ledgers, in messages of 1 KiB, batches of 128 KiB and blocks of
 64 MiB, from an S3 server on the same machine, which takes its part of the same cores.
-What is compared is told in cold_scan.py; how to get a fast server, in gateway.py.
+cold_scan.py says what is compared, gateway.py how to get a fast server.
 
     cold_over_raw       raw seconds / cold seconds, medians of 7 rounds after a warm-up
     mb_s                MB of values a second, cold
@@ -20,10 +20,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import cold_scan
-import record
-
 from sparkcache_pulsar.testing import Codec, synthetic_topic
+from tests.benchmarks import cold_scan, record
 
 TOPIC = "persistent://bench/pulsar/scan"
 VALUES_BYTES = 1 << 30

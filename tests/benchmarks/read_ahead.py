@@ -30,11 +30,10 @@ import random
 import statistics
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import record
 from pyspark.sql import SparkSession
 
 import sparkcache
@@ -42,6 +41,7 @@ from sparkcache.metrics import Metrics
 from sparkcache.source.driver.node_rpc import node_metrics
 from sparkcache.testing.s3_server import S3Server
 from sparkcache_pulsar.testing import synthetic_topic
+from tests.benchmarks import record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -181,7 +181,7 @@ class ReadAhead:
         self.set("ttlCreate", "1s")
         before = self.metrics()
         with ThreadPoolExecutor(1 + JUMPERS) as readers:
-            done = [readers.submit(self.read, topic, time.monotonic)]
+            done: list[Future[Any]] = [readers.submit(self.read, topic, time.monotonic)]
             done += [readers.submit(self.jump, topic, seed) for seed in range(JUMPERS)]
             for partition_read in done:
                 partition_read.result()
@@ -231,7 +231,8 @@ def seconds_of_last_job(spark: SparkSession) -> float:
     context.listenerBus().waitUntilEmpty()
     job = context.statusStore().jobsList(None).apply(0)
     end_ms = job.completionTime().get().getTime()
-    return (end_ms - job.submissionTime().get().getTime()) / 1000
+    spent_ms: int = end_ms - job.submissionTime().get().getTime()
+    return spent_ms / 1000
 
 
 if __name__ == "__main__":

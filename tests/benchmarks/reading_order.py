@@ -16,9 +16,9 @@ By rule: what Belady's MIN reads then / what it reads in order, by workload (see
 `workloads`) and size of the cache; the least, the mean and the most. MIN knows the
 order, so a rule that does not win with MIN does not win with any policy.
 
-Found: whoever joins always may lose a third. Beyond two shares, nothing is lost on any
-of these. It is not done through Spark, all the same: the order of partitions is settled
-by a process of the driver that cannot know where other scans are.
+Found: a reader that always joins may lose a third. Beyond two shares, nothing is lost
+on any of these. It is not done through Spark, all the same: the order of partitions is
+settled by a process of the driver that cannot know where other scans are.
 """
 
 from __future__ import annotations
@@ -28,10 +28,9 @@ from functools import partial
 from statistics import mean
 from typing import TYPE_CHECKING, Any
 
-import record
-from workloads import WORKLOADS
-
 from sparkcache.simulate import belady
+from tests.benchmarks import record
+from tests.benchmarks.workloads import WORKLOADS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -55,7 +55,7 @@ def sent_bytes(server: S3Server) -> int:
 
 
 class Results:
-    """The results of jobs, which are the same in whatever way these are done."""
+    """The results of jobs, which are the same however the jobs are done."""
 
     def __init__(self) -> None:
         self._expected: list[list[Any]] | None = None

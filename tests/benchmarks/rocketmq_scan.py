@@ -4,8 +4,8 @@
 
 1 GiB of values in 4 queues, in messages of 1 KiB with tag and key, a segment of 256 MiB
 each, one object per segment, from an S3 server on the same machine, which takes its
-part of the same cores. What is compared is told in cold_scan.py; how to get a fast
-server, in gateway.py.
+part of the same cores. cold_scan.py says what is compared, gateway.py how to get a
+fast server.
 
     cold_over_raw       raw seconds / cold seconds, medians of 7 rounds after a warm-up
     cold_msgs_s         messages a second, cold
@@ -25,11 +25,9 @@ import time
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-import cold_scan
-import record
-
 from sparkcache_pulsar.testing import StoredObject
 from sparkcache_rocketmq.testing import QueueWriter, synthetic_messages
+from tests.benchmarks import cold_scan, record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

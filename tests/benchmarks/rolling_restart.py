@@ -16,7 +16,7 @@ What the test leaves to the machine, here is set:
 - A consumer comes back 20 to 40 ms later, and its last 200 messages of the partition,
   received and not acknowledged, are sent again.
 - A consumer gets 36,000 to 80,000 messages a second, another number in each second: so
-  they fall behind, catch up, and stray from one another. This is the one thing that the
+  they fall behind, catch up, and drift apart. This is the one thing that the
   rates depend on, and it is set so that PIP-430's own policy comes to what was
   published for it.
 - A run is 50 entries, so that all of it takes minutes and not hours.

@@ -26,15 +26,14 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import record
-import remote
 from pyspark.sql import functions as F
 
 import sparkcache
+from tests.benchmarks import record, remote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
     from sparkcache.testing.s3_server import S3Server
 
@@ -142,7 +141,7 @@ class Streams:
         # Spark gives the process that plans a stream 10 s to start, too little for
         # four at once on two busy cores.
         while "Initializing" in query.status["message"]:
-            query.awaitTermination(0.02)
+            query.awaitTermination(0.02)  # type: ignore[arg-type]  # Spark takes it
         return query
 
     def rows(self, enabled: str, topic: str = TOPIC) -> DataFrame:

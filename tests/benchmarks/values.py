@@ -19,13 +19,17 @@ from typing import Any
 import fastavro
 import msgspec
 import pyarrow as pa
-import record
-from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
+from google.protobuf.descriptor_pb2 import (
+    FieldDescriptorProto,
+    FileDescriptorProto,
+    FileDescriptorSet,
+)
 from google.protobuf.message_factory import GetMessageClass
 
 from sparkcache_pulsar.schemas.decoders import decoder
 from sparkcache_pulsar.schemas.protobuf_files import message_descriptor, protobuf_spec
 from sparkcache_pulsar.schemas.spec import AVRO, JSON, Spec
+from tests.benchmarks import record
 
 PAYLOADS = 1024
 ROUNDS = 7
@@ -110,16 +114,23 @@ def _files() -> bytes:
     file.message_type[0].field.add(name="sku", number=1, type=9, label=1)
     file.message_type[0].field.add(name="n", number=2, type=5, label=1)
     order = file.message_type.add(name="Order")
-    numbers = {"long": 3, "int": 5, "double": 1, "string": 9, "boolean": 8}
+    numbers = {
+        "long": FieldDescriptorProto.TYPE_INT64,
+        "int": FieldDescriptorProto.TYPE_INT32,
+        "double": FieldDescriptorProto.TYPE_DOUBLE,
+        "string": FieldDescriptorProto.TYPE_STRING,
+        "boolean": FieldDescriptorProto.TYPE_BOOL,
+    }
     for number, (name, of) in enumerate(NESTED.items(), 1):
         inner = of[1] if isinstance(of, list) else of
         primitive = inner if isinstance(inner, str) else inner["type"]
         field = order.field.add(name=name, number=number, label=1)
         if primitive in {"array", "map"}:
-            field.label, field.type = 3, 11
+            field.label = FieldDescriptorProto.LABEL_REPEATED
+            field.type = FieldDescriptorProto.TYPE_MESSAGE
             field.type_name = ".Line" if primitive == "array" else ".Order.TagsEntry"
             continue
-        field.type = numbers.get(primitive, 5)
+        field.type = numbers.get(primitive, FieldDescriptorProto.TYPE_INT32)
         if isinstance(of, list):
             field.proto3_optional = True
             field.oneof_index = len(order.oneof_decl)

@@ -26,7 +26,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import record
+from tests.benchmarks import record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

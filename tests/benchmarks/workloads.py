@@ -1,7 +1,7 @@
 """Traces of pipelines: who reads which topic from when on, how fast, with what pauses.
 
 Everything follows from a seed. A scan is cut into partitions of `PART_RUNS` runs; it
-reads so many of them at once, in order, as Spark does.
+reads a few of them at once, in order, as Spark does.
 
 The workloads named after lags are those on which policies were compared before, with
 10 topics of 300 runs in the place of 20 of 4,000, and lags that keep their share of a
@@ -37,9 +37,9 @@ class Scan:
         speed: Runs a second.
         tasks: Partitions read at once.
         planned: Whether a plan knows of it.
-        pauses: For how long it stops when it has read so many runs.
-        changes: What its speed is multiplied by when it has read so many runs.
-        dies: It ends, undone, when it has read so many runs.
+        pauses: For how long it stops after this number of runs.
+        changes: What its speed is multiplied by after this number of runs.
+        dies: It ends, undone, after this number of runs.
 
     """
 
@@ -282,7 +282,7 @@ def many_topics(**how: Any) -> Trace:
 
 
 def stalled(**how: Any) -> Trace:
-    """4 scans of each of 5 topics close behind one another; two of all stand still."""
+    """4 scans of each of 5 topics closely after one another; two of all stand still."""
     scans = [Scan(topic, 0, 700, 15.0 * n) for topic in range(5) for n in range(4)]
     scans[1].pauses = {200: 1500.0}
     scans[6].pauses = {70: 1000.0}

@@ -45,7 +45,8 @@ def test_it_is_kept_without_outputs() -> None:
 @pytest.mark.spark
 def test_notebook(tmp_path: Path) -> None:
     done = tmp_path / "done.ipynb"
-    command = [sys.executable, "-m", "jupyter", "execute", f"--output={done}", NOTEBOOK]
+    command = [sys.executable, "-m", "jupyter", "execute", f"--output={done}"]
+    command.append(str(NOTEBOOK))
     of_its_own = {"IPYTHONDIR": tmp_path, "JUPYTER_RUNTIME_DIR": tmp_path / "runtime"}
     ran = subprocess.run(
         command,

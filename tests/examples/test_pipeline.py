@@ -17,7 +17,7 @@ ONE_AFTER_ANOTHER = (
     "spark.sql.pipelines.execution.maxConcurrentFlows=1",
     "spark.sparkcache.ttlAfterRead=1ms",  # what is kept is kept for planned readers
 )
-"""Where nobody has planned the flows, each of them fetches the topic anew."""
+"""Without a plan, each of the flows fetches the topic again."""
 
 
 def run(*arguments: str) -> dict[str, Any]:

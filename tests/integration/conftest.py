@@ -7,10 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import leaks
 import pytest
-from executor import Executor, digest, until
-from nodes import CONFIG, write_topic
+
+from tests import leaks
+from tests.integration.executor import Executor, digest, until
+from tests.integration.nodes import CONFIG, write_topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

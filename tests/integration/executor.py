@@ -44,7 +44,7 @@ from sparkcache.source.options import ScanOptions
 from sparkcache.storage import Traffic, open_storage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Generator, Iterable
 
     from sparkcache.connector import DecodedRun
     from sparkcache.demand import Plan
@@ -85,10 +85,10 @@ class Executor:
         config: CacheConfig | None = None,
         consumer: Consumer = WHOLE,
         plans: tuple[Plan, ...] = (),
-    ) -> Iterator[DecodedRun]:
+    ) -> Generator[DecodedRun, None, None]:
         """Read in this process, as a task of a stage."""
         config = config or self.config
-        return read_scan(
+        yield from read_scan(
             replace(scan or self.scan(), config=config.scan),
             reader=ReaderIdentity(ReadToken(stage, 0), "scan", consumer, math.inf),
             epoch=stage,

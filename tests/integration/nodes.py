@@ -9,13 +9,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import leaks
 import psutil
 import pytest
-from executor import TOPIC, Executor, until
 
 from sparkcache.config import CacheConfig
 from sparkcache_pulsar.testing import Entry, Message, ledger_objects, write_directory
+from tests import leaks
+from tests.integration.executor import TOPIC, Executor, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,9 +11,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
-import leaks
 import pytest
-from executor import TOPIC, Executor, digest, until
 
 from sparkcache import connector as connectors
 from sparkcache.config import CacheConfig
@@ -25,6 +23,8 @@ from sparkcache.source.options import ScanOptions
 from sparkcache.storage import Traffic, open_storage
 from sparkcache.testing.s3_server import S3Server
 from sparkcache_pulsar.testing import synthetic_topic
+from tests import leaks
+from tests.integration.executor import TOPIC, Executor, digest, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -112,7 +112,8 @@ def test_readers_of_overlapping_ranges_fetch_every_byte_once(
         )
 
     def read_together(number: int) -> str:
-        reading = read(number, *ranges[number], node.config)
+        first, stop = ranges[number]
+        reading = read(number, first, stop, node.config)
         begun = [next(reading)]
         all_started.wait()
         return digest(chain(begun, reading))

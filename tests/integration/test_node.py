@@ -14,8 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from executor import TOPIC, Executor, digest, until
-from nodes import (
+
+from sparkcache.config import CacheConfig
+from sparkcache.demand import Consumer, Plan
+from sparkcache.errors import SourceError
+from sparkcache.model import Position
+from sparkcache_pulsar.testing import synthetic_topic, write_directory
+from tests.integration.executor import TOPIC, Executor, digest, until
+from tests.integration.nodes import (
     CONFIG,
     EITHER_ENGINE,
     RUNS,
@@ -26,12 +32,6 @@ from nodes import (
     stored_bytes,
     write_topic,
 )
-
-from sparkcache.config import CacheConfig
-from sparkcache.demand import Consumer, Plan
-from sparkcache.errors import SourceError
-from sparkcache.model import Position
-from sparkcache_pulsar.testing import synthetic_topic, write_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,7 +70,7 @@ def test_tasks_that_begin_together_elect_one_node(
 
 
 @EITHER_ENGINE
-def test_memory_that_a_killed_task_mapped_is_free_again(
+def test_memory_that_a_killed_task_mapped_is_freed(
     executor: Executor, content: str
 ) -> None:
     task = executor.start_task(runs=7, stdin=subprocess.PIPE)
@@ -200,7 +200,7 @@ def test_settings_of_a_later_stage_reach_the_node(executor: Executor) -> None:
         pytest.param(replace(CONFIG, max_life_s=1), id="maximum age"),
     ],
 )
-def test_memory_is_free_within_two_seconds_without_any_request(
+def test_memory_is_freed_within_two_seconds_without_any_request(
     executor: Executor, config: CacheConfig
 ) -> None:
     """No message is sent meanwhile: the test inspects the node's descriptors."""
@@ -214,7 +214,7 @@ def test_memory_is_free_within_two_seconds_without_any_request(
     assert metrics.evicted_by_ttl == metrics.inserts > 0
 
 
-def test_many_overdue_runs_are_free_just_as_soon(
+def test_many_overdue_runs_are_freed_just_as_soon(
     executor: Executor, tmp_path: Path
 ) -> None:
     """Eviction takes nine passes, which follow each other without a pause."""

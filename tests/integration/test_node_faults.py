@@ -9,13 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from executor import DEADLINE_S, TOPIC, Executor, digest, until
-from nodes import EITHER_ENGINE, RUNS, only_warning, processes
 
 from sparkcache.demand import Consumer, ReaderIdentity
 from sparkcache.model import Extent, ReadToken, Run
 from sparkcache.node.channel import BrokenChannelError, Channel
 from sparkcache.node.messages import PROTOCOL_VERSION, PackedOpen, PackedSlice, ToTask
+from tests.integration.executor import DEADLINE_S, TOPIC, Executor, digest, until
+from tests.integration.nodes import EITHER_ENGINE, RUNS, only_warning, processes
 
 
 @EITHER_ENGINE
@@ -35,7 +35,7 @@ def test_a_killed_node_is_not_missed(
 
 
 @EITHER_ENGINE
-def test_what_is_mapped_outlives_a_node_that_is_told_to_end(
+def test_mapped_runs_outlive_a_node_that_is_terminated(
     executor: Executor, content: str
 ) -> None:
     reading = executor.read()
@@ -84,7 +84,7 @@ def test_a_hung_loader_is_given_up(
     assert loader not in processes(executor)
 
 
-def test_a_hung_node_is_done_without(
+def test_tasks_do_without_a_hung_node(
     executor: Executor, content: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     digest(executor.read())
@@ -113,7 +113,7 @@ def test_a_hung_node_is_done_without(
         ),
     ],
 )
-def test_a_useless_directory_does_no_harm(
+def test_an_unusable_directory_does_no_harm(
     executor: Executor,
     content: str,
     caplog: pytest.LogCaptureFixture,
@@ -127,7 +127,7 @@ def test_a_useless_directory_does_no_harm(
     assert "reading without the cache" in only_warning(caplog)
 
 
-def test_why_a_node_does_not_start_is_told(
+def test_the_reason_why_a_node_does_not_start_is_logged(
     executor: Executor,
     content: str,
     tmp_path: Path,
@@ -153,7 +153,7 @@ def test_a_killed_starter_does_not_let_a_second_node_in(executor: Executor) -> N
     assert len(processes(executor)) == 2
 
 
-def test_who_asks_for_what_there_is_not_is_hung_up_on(
+def test_a_request_for_a_missing_ledger_ends_the_connection(
     executor: Executor, content: str
 ) -> None:
     assert digest(executor.read()) == content

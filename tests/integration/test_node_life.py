@@ -11,8 +11,9 @@ import sys
 from dataclasses import replace
 
 import pytest
-from executor import Executor, digest, until
-from nodes import RUNS, processes
+
+from tests.integration.executor import Executor, digest, until
+from tests.integration.nodes import RUNS, processes
 
 
 def test_a_node_ends_with_its_directory(executor: Executor) -> None:

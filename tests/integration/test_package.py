@@ -20,7 +20,7 @@ import sparkcache
 pytestmark = pytest.mark.long
 
 ROOT = Path(__file__).parents[2]
-GOLDEN = ROOT / "tests" / "golden" / "pulsar"
+GOLDEN = ROOT / "tests" / "golden" / "pulsar" / "filesystem-format"
 CONSTRAINTS = ROOT / "constraints.txt"
 _CONSTRAINING = ("PIP_CONSTRAINT", "PIP_BUILD_CONSTRAINT")
 
@@ -98,12 +98,12 @@ def test_metadata_of_both_distributions(built: Path) -> None:
 
 
 def test_the_wheel_alone_reads_a_topic(python: Path, tmp_path: Path) -> None:
-    lines = (GOLDEN / "expected-filesystem" / "none.jsonl").read_text().splitlines()
+    lines = (GOLDEN / "expected" / "none.jsonl").read_text().splitlines()
     messages = [json.loads(line) for line in lines]
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     output = run(
-        *(python, program, messages[0]["topic"], GOLDEN / "objects-filesystem"),
+        *(python, program, messages[0]["topic"], GOLDEN / "objects"),
         cwd=tmp_path,
     )
     found = dict(re.findall(r"^(VALUES|VERSION) (.*)$", output, flags=re.MULTILINE))

@@ -64,10 +64,13 @@ class Browser:
 
     def rows(self, table: str) -> list[list[str]]:
         """Return the texts in the cells of a table, row by row."""
-        return self.run(_ROWS, table)
+        rows: list[list[str]] = self.run(_ROWS, table)
+        return rows
 
     def text(self, id_: str) -> str:
-        return self.run("return document.getElementById(arguments[0]).textContent", id_)
+        script = "return document.getElementById(arguments[0]).textContent"
+        text: str = self.run(script, id_)
+        return text
 
     def until(self, script: str) -> Any:
         """Wait until a script returns a true value; return the value."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from spark_topics import Stream, Topic, write
+
+from tests.spark.spark_topics import Stream, Topic, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -121,7 +121,7 @@ def run(
         ):
             if "pipeline_event_result" in event:
                 conf = spark.conf.get("spark.sparkcache.plans", "[]")
-                plans.append(len(json.loads(conf)))
+                plans.append(len(json.loads(conf or "[]")))
     except PySparkException as error:
         outcome = str(error)
     return outcome, max(plans[:2]), plans[-1]

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 
 import pyspark
 import pytest
-from browser import Browser
-from needs import SPARK_4_2
-from spark_topics import Topic, write
 
 from sparkcache.ui.jar import plugin_jar
+from tests.needs import SPARK_4_2
+from tests.spark.browser import Browser
+from tests.spark.spark_topics import Topic, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -87,9 +87,9 @@ def stream(path, job, **options):
         if not any(still_held) or time.monotonic() > end_s:
             break
         time.sleep(0.1)
-    told = json.dumps([held, still_held, query.isActive]).replace(" ", "")
+    found = json.dumps([held, still_held, query.isActive]).replace(" ", "")
     query.stop()
-    return told
+    return found
 
 if has_spark("4.2"):
     print("TOPIC", stream(directory, orders, topic=name, maxBytesPerTrigger=half))
@@ -113,12 +113,12 @@ wanted = sorted(node.requests for node in left.values())
 address = spark.sparkContext.uiWebUrl + "/sparkcache/json"
 end_s = time.monotonic() + 20
 while True:
-    told = json.load(urllib.request.urlopen(address, timeout=20))
-    requests = sorted(one["metrics"]["cache.gets"] for one in told["executors"])
+    report = json.load(urllib.request.urlopen(address, timeout=20))
+    requests = sorted(one["metrics"]["cache.gets"] for one in report["executors"])
     if requests == wanted or time.monotonic() > end_s:
         break
     time.sleep(0.1)
-print("TOLD", json.dumps(told["executors"]).replace(" ", ""))
+print("EXECUTORS", json.dumps(report["executors"]).replace(" ", ""))
 print("REQUESTS", *wanted)
 print("NODES", *nodes)
 print("RESULT", len(nodes), *rows, loaded, sum(left.values(), Metrics()).held_bytes)
@@ -172,7 +172,7 @@ def test_every_executor_has_a_node(application: Application, topic: Topic) -> No
 
 @SPARK_4_2
 @pytest.mark.parametrize("of", ["TOPIC", "TABLE"])
-def test_what_a_stream_has_read_elsewhere_is_let_go_of(
+def test_runs_that_a_stream_has_read_on_another_executor_are_evicted(
     application: Application, of: str
 ) -> None:
     ((before, after, is_active),) = map(json.loads, application.said[of])
@@ -183,18 +183,18 @@ def test_what_a_stream_has_read_elsewhere_is_let_go_of(
 
 @pytest.mark.usefixtures("jdk")
 def test_the_tab_has_a_row_for_every_executor(application: Application) -> None:
-    (told,) = map(json.loads, application.said["TOLD"])
-    assert sorted(one["executor"] for one in told) == ["0", "1"]
-    requests = sorted(one["metrics"]["cache.gets"] for one in told)
+    (report,) = map(json.loads, application.said["EXECUTORS"])
+    assert sorted(one["executor"] for one in report) == ["0", "1"]
+    requests = sorted(one["metrics"]["cache.gets"] for one in report)
     assert requests == [int(number) for number in application.said["REQUESTS"]]
-    assert not any(one["is_gone"] for one in told)
+    assert not any(one["is_gone"] for one in report)
 
 
 @pytest.mark.usefixtures("jdk", "chromium")
 def test_the_history_server_has_the_same_tab(
     application: Application, topic: Topic, tmp_path: Path
 ) -> None:
-    (told,) = map(json.loads, application.said["TOLD"])
+    (report,) = map(json.loads, application.said["EXECUTORS"])
     with history_server(application.log, tmp_path) as url, Browser(tmp_path) as browser:
         (listed,) = json.loads(fetch(f"{url}/api/v1/applications"))
         browser.open(f"{url}/history/{listed['id']}/jobs/")
@@ -203,7 +203,7 @@ def test_the_history_server_has_the_same_tab(
         browser.until("document.querySelectorAll('#sc-topics tbody tr').length")
         rows = {row[0]: row[2] for row in browser.rows("sc-executors")}
         assert {row[1] for row in browser.rows("sc-executors")} == {"ended"}
-        wanted = {one["executor"]: one["metrics"]["cache.gets"] for one in told}
+        wanted = {one["executor"]: one["metrics"]["cache.gets"] for one in report}
         assert rows == {name: str(count) for name, count in wanted.items()}
         topics = {row[0]: row[1:3] for row in browser.rows("sc-topics")}
         assert topics.keys() == {topic.name, "t"}
@@ -243,7 +243,8 @@ def fetch(url: str) -> str:
     """What is answered; nothing if nobody does."""
     try:
         with urllib.request.urlopen(url, timeout=20) as answer:
-            return answer.read().decode()
+            content: bytes = answer.read()
+            return content.decode()
     except OSError:
         return ""
 
@@ -251,4 +252,5 @@ def fetch(url: str) -> str:
 def free_port() -> int:
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
-        return sock.getsockname()[1]
+        port: int = sock.getsockname()[1]
+        return port

@@ -60,12 +60,13 @@ def test_a_table_by_its_path_and_by_its_name(spark: SparkSession, table: Path) -
     assert found.count() == FILES * ROWS
     lake = table.parent.parent
     older = load(spark, lake, topic="sales/orders", versionAsOf="1")
-    assert older.agg({"id": "max"}).first()[0] == 2 * ROWS - 1
+    ((last,),) = older.agg({"id": "max"}).collect()
+    assert last == 2 * ROWS - 1
     (consumer,) = scans_of(older)
     assert consumer.topic == f"file://{lake}#sales/orders"
 
 
-def test_rows_that_are_wanted(spark: SparkSession, table: Path) -> None:
+def test_rows_are_selected_by_where(spark: SparkSession, table: Path) -> None:
     found = load(spark, table, where=f"day = '2026-01-02' and id < {ROWS + 7}")
     assert sorted(row.id for row in found.collect()) == list(range(ROWS, ROWS + 7))
     chosen = load(spark, table, columns="id")
@@ -146,8 +147,8 @@ def test_planned_consumers_fetch_each_file_once(
         server.create_bucket("lake")
         for path in sorted(table.rglob("*")):
             if path.is_file():
-                name = path.relative_to(table.parent.parent)
-                server.put("lake", f"x/{name}", path.read_bytes())
+                key = f"x/{path.relative_to(table.parent.parent)}"
+                server.put("lake", key, path.read_bytes())
         server.forget()
         options = {
             "endpoint": server.endpoint,
@@ -181,7 +182,7 @@ def test_a_file_that_is_gone_is_named(spark: SparkSession, tmp_path: Path) -> No
         found.count()
 
 
-def test_a_damaged_file_is_told(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_damaged_file_is_named(spark: SparkSession, tmp_path: Path) -> None:
     folder = tmp_path / "t"
     folder.mkdir()
     for name in ("a", "b"):

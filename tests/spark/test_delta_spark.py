@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from delta_writer import DeltaSpark, delta_spark
 from pyspark.errors import PySparkException
+
+from tests.spark.delta_writer import DeltaSpark, delta_spark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,8 +65,8 @@ class Lake:
 
     def _named(self, statement: str) -> str:
         before, _, rest = statement.partition("{")
-        table, _, behind = rest.partition("}")
-        return f"{before}{self.name(table)}{behind}"
+        table, _, after = rest.partition("}")
+        return f"{before}{self.name(table)}{after}"
 
 
 def nullable(kind: pa.DataType) -> str:
@@ -237,7 +238,7 @@ def test_days_of_the_old_calendar(lake: Lake) -> None:
     assert lake.load("t", columns="id, at").count() == 5
 
 
-def test_features_that_are_not_supported_are_named(lake: Lake) -> None:
+def test_unsupported_features_are_named(lake: Lake) -> None:
     lake.run("create table {t} (id long, v variant) using delta")
     with pytest.raises(PySparkException, match="feature variantType is not supported"):
         lake.load("t")
@@ -262,7 +263,7 @@ def test_a_clone_reads_files_of_another_table(lake: Lake) -> None:
 
 
 @pytest.mark.long
-def test_a_vacuumed_table_fails_a_reader_that_is_under_way(lake: Lake) -> None:
+def test_a_vacuumed_table_fails_a_running_reader(lake: Lake) -> None:
     lake.run("create table {t} (id long, part int) using delta partitioned by (part)")
     lake.run("insert into {t} select id, id % 8 from range(8000)")
     planned = lake.load("t", enabled="false", partitionBytes="4k")
@@ -278,7 +279,7 @@ def test_a_vacuumed_table_fails_a_reader_that_is_under_way(lake: Lake) -> None:
     assert lake.require_equal("t") == 0
 
 
-def test_times_of_partitions_that_say_no_zone(lake: Lake) -> None:
+def test_times_of_partitions_without_a_zone(lake: Lake) -> None:
     says_utc = "spark.databricks.delta.write.utcTimestampPartitionValues"
     lake.run(
         "create table {t} (id int, at timestamp) using delta partitioned by (at) "

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from spark_topics import Topic
 
 import sparkcache
+from tests.spark.spark_topics import Topic
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -18,6 +18,7 @@ pytest.importorskip("cryptography")
 pytestmark = pytest.mark.spark
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "pulsar"
+DEPENDENT = "broker-4.0.8-chunks-transactions-encryption"
 PRIVATE_KEY = str(GOLDEN / "keys" / "test-only-private.pem")
 
 
@@ -25,13 +26,11 @@ PRIVATE_KEY = str(GOLDEN / "keys" / "test-only-private.pem")
 def topic(tmp_path: Path) -> Topic:
     """The topic that Pulsar's broker has offloaded."""
     directory = tmp_path / "bucket"
-    shutil.copytree(GOLDEN / "objects-later", directory)
+    shutil.copytree(GOLDEN / DEPENDENT / "objects", directory)
     return Topic(directory, "persistent://public/later/encrypted")
 
 
-def test_those_who_have_the_key_and_those_who_have_not(
-    spark: SparkSession, topic: Topic
-) -> None:
+def test_consumers_with_and_without_the_key(spark: SparkSession, topic: Topic) -> None:
     """They share no runs, in one application."""
     decrypted = topic.load(spark, privateKey=PRIVATE_KEY)
     consumed = topic.load(spark, cryptoFailureAction="CONSUME")
@@ -50,7 +49,7 @@ def test_those_who_have_the_key_and_those_who_have_not(
     assert {(row["key"], len(row["value"])) for row in keys} == {("golden-key", 256)}
 
 
-def test_a_key_that_is_missing_is_told(spark: SparkSession, topic: Topic) -> None:
+def test_a_missing_key_is_named(spark: SparkSession, topic: Topic) -> None:
     with pytest.raises(Exception, match="private key for 'golden-key'") as caught:
         topic.load(spark).collect()
     assert "cryptoFailureAction=consume" in str(caught.value)

@@ -13,11 +13,11 @@ import psutil
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import functions as sf
-from spark_topics import MESSAGES, Topic
 
 from sparkcache.source.driver.node_rpc import node_metrics
 from sparkcache.source.spark_version import has_spark
 from sparkcache_pulsar.testing import synthetic_topic, write_directory
+from tests.spark.spark_topics import MESSAGES, Topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -110,14 +110,14 @@ def test_lost_entries_are_counted(spark: SparkSession, topic: Topic) -> None:
     assert rows == topic.rows - lost * MESSAGES
 
 
-def test_data_without_index_is_an_upload_under_way(
+def test_data_without_index_is_an_unfinished_upload(
     spark: SparkSession, topic: Topic
 ) -> None:
     Path(f"{topic.data_files[0]}-index").unlink()
     assert topic.load(spark).count() == topic.rows * 2 // 3
 
 
-def test_foreign_files_are_no_concern(spark: SparkSession, topic: Topic) -> None:
+def test_foreign_files_are_ignored(spark: SparkSession, topic: Topic) -> None:
     (topic.directory / "README-index").write_text("hello")
     (topic.directory / "deep" / "er").mkdir(parents=True)
     (topic.directory / "deep" / "er" / "x-ledger-7-index").write_bytes(b"")

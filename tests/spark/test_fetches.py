@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from spark_topics import TOPIC
 
 import sparkcache
 from sparkcache.metrics import Metrics
 from sparkcache.source.driver.node_rpc import node_metrics
 from sparkcache.testing.s3_server import S3Server
 from sparkcache_pulsar.testing import synthetic_topic
+from tests.spark.spark_topics import TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,16 +11,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from needs import SPARK_4_1, SPARK_4_2
 
 from sparkcache.demand import NOT_BEGUN
 from sparkcache.source.planning.plans import scans_of
 from sparkcache.source.spark_version import has_spark
 from sparkcache.trace import Begin, Over, parse
+from tests.needs import SPARK_4_1, SPARK_4_2
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from spark_topics import Topic
+
+    from tests.spark.spark_topics import Topic
 
 pytestmark = pytest.mark.spark
 

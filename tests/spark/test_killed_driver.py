@@ -12,11 +12,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-import leaks
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
-from spark_topics import LEDGER_IDS, ordered, write
+
+from tests import leaks
+from tests.spark.spark_topics import LEDGER_IDS, ordered, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -108,7 +109,7 @@ def test_no_row_is_lost_and_none_comes_twice(
 ) -> None:
     source = kind(tmp_path)
     seed = random.randrange(1 << 32)
-    print("seed", seed)  # told where it fails
+    print("seed", seed)  # shown if it fails
     rng = random.Random(seed)
     killed = 0
     while killed < kills:
@@ -133,7 +134,7 @@ def test_no_row_is_lost_and_none_comes_twice(
 def _driver(
     source: Source, directory: Path, rows: int
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A driver that has begun to read, so many rows at once."""
+    """A driver that has begun to read, with this number of rows in a batch."""
     options = json.dumps({**source.options, "maxRowsPerTrigger": rows})
     with (
         (directory / "log").open("wb") as log,
@@ -154,7 +155,7 @@ def _driver(
 
 
 def _ends(driver: subprocess.Popen[bytes], within_s: float | None = None) -> bool:
-    """Wait for the end of a driver; tell whether it came."""
+    """Wait for the end of a driver; return whether it came."""
     try:
         status = driver.wait(within_s)
     except subprocess.TimeoutExpired:

@@ -17,7 +17,8 @@ from sparkcache.metrics import METRICS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from spark_topics import Topic
+
+    from tests.spark.spark_topics import Topic
 
 pytestmark = pytest.mark.spark
 

@@ -100,7 +100,7 @@ def test_files_are_those_that_spark_reads(
         pytest.param("archive/a", id="nothing to read"),
     ],
 )
-def test_folders_are_refused_that_spark_refuses(
+def test_folders_that_spark_refuses_are_refused(
     spark: SparkSession, tmp_path: Path, names: str
 ) -> None:
     write(tmp_path, {name: pa.table({"file": [name]}) for name in names.split()})
@@ -183,7 +183,7 @@ def test_where_goes_by_columns_that_differ_in_case(
         ),
     ],
 )
-def test_names_that_are_one_are_refused(
+def test_names_that_are_the_same_to_spark_are_refused(
     spark: SparkSession,
     tmp_path: Path,
     first: dict[str, object],
@@ -198,7 +198,7 @@ def test_names_that_are_one_are_refused(
         ours(tmp_path)
 
 
-def test_a_column_that_folders_name_is_not_read(tmp_path: Path) -> None:
+def test_the_folder_name_takes_the_place_of_a_column(tmp_path: Path) -> None:
     random = np.random.default_rng(1).bytes(2 << 20)
     rows = pa.table({"id": [1], "day": [random], "n": [2]})
     write(tmp_path, {"Day=7/a": rows})

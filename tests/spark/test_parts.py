@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from needs import SPARK_4_2
 from pyspark.errors import StreamingQueryException
-from spark_topics import TOPIC, Stream, Topic
 
 import sparkcache
 from sparkcache_pulsar.testing import (
@@ -17,6 +15,8 @@ from sparkcache_pulsar.testing import (
     ledger_objects,
     write_directory,
 )
+from tests.needs import SPARK_4_2
+from tests.spark.spark_topics import TOPIC, Stream, Topic
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,14 +75,16 @@ def test_each_planned_consumer_gets_each(spark: SparkSession, parts: Topic) -> N
         assert [values(frame) for frame in frames] == [COMMITTED] * 3
 
 
-def test_states_are_shown_to_who_asks(spark: SparkSession, parts: Topic) -> None:
+def test_transaction_states_are_shown_on_request(
+    spark: SparkSession, parts: Topic
+) -> None:
     found = parts.load(spark, **CUTS, isolation="read_uncommitted")
     counted = {row[0]: row[1] for row in found.groupBy("__txnState").count().collect()}
     assert counted == {"committed": 6, "aborted": 3, "undecided": 1}
 
 
 def test_offsets_are_those_of_the_last_chunk(spark: SparkSession, parts: Topic) -> None:
-    """Whose beginning lies before them, and whose outcome behind."""
+    """Whose beginning lies before them, and whose outcome after them."""
     every = parts.load(spark, **CUTS).select("__ledgerId", "__entryId", "value")
     for at in range(0, LEDGERS, 4):
         part = parts.load(

@@ -6,7 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from spark_topics import TOPIC, Topic, write
 
 import sparkcache
 from sparkcache import ConfigError
@@ -17,6 +16,7 @@ from sparkcache.simulate import simulate
 from sparkcache.source.driver.node_rpc import node_metrics
 from sparkcache.source.planning.plans import scans_of
 from sparkcache.trace import parse
+from tests.spark.spark_topics import TOPIC, Topic, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,7 +63,7 @@ def compute(dataframe: DataFrame) -> None:
     ids=["runs", "ring", "lists"],
 )
 def engine(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[None]:
-    """The session's node holds runs so, and then as before."""
+    """The session's node uses this engine, and afterwards the one before."""
     settings = {f"spark.sparkcache.{name}": it for name, it in request.param.items()}
     for name, value in settings.items():
         spark.conf.set(name, value)
@@ -148,7 +148,7 @@ def test_plans_within_plans_count_together(
         assert node.counted().received_bytes == topic.size_bytes
 
 
-def test_a_range_is_expected_where_it_reads(
+def test_expected_reads_follow_the_range_of_a_scan(
     spark: SparkSession, topic: Topic, node: Node
 ) -> None:
     everything = topic.load(spark)
@@ -161,7 +161,7 @@ def test_a_range_is_expected_where_it_reads(
     assert node.counted().received_bytes == topic.size_bytes
 
 
-def test_two_topics_of_one_name_are_two(
+def test_topics_of_the_same_name_are_kept_apart(
     spark: SparkSession, topic: Topic, node: Node, tmp_path: Path
 ) -> None:
     other = write(tmp_path / "other-bucket")
@@ -263,7 +263,9 @@ def test_plans_of_threads_do_not_undo_each_other(
     def plan_often(_: int) -> None:
         for _ in range(4):
             with sparkcache.plan(orders) as planned:
-                assert planned.id in spark.conf.get("spark.sparkcache.plans", "")
+                plans = spark.conf.get("spark.sparkcache.plans", "")
+                assert plans is not None
+                assert planned.id in plans
 
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(plan_often, range(8)))
@@ -281,7 +283,9 @@ def test_a_plan_reaches_the_sessions_of_all_its_dataframes(
     assert other.conf.get("spark.sparkcache.plans", None) is None
 
 
-def test_what_is_no_dataframe_is_an_error(spark: SparkSession, topic: Topic) -> None:
+def test_planning_anything_but_a_dataframe_is_an_error(
+    spark: SparkSession, topic: Topic
+) -> None:
     orders = topic.load(spark)
     with (
         pytest.raises(ConfigError, match=r"as in plan\(a, b\), not a list"),
@@ -324,7 +328,7 @@ def test_nothing_to_plan_is_an_error(spark: SparkSession) -> None:
         ),
     ],
 )
-def test_what_a_query_reads_twice_is_gone_when_it_has(
+def test_what_a_query_reads_twice_is_evicted_after_the_second_read(
     spark: SparkSession, topic: Topic, node: Node, twice: Any
 ) -> None:
     rows = twice(topic.load(spark, minPartitions="3"))
@@ -347,7 +351,7 @@ def test_a_coalesced_scan_counts_each_of_its_partitions(
     assert counted.evicted_by_last_read == counted.inserts == counted.requests
 
 
-def test_an_exchange_that_is_reused_holds_nothing_beyond_its_plan(
+def test_an_exchange_that_is_reused_holds_nothing_after_its_plan(
     spark: SparkSession, topic: Topic, node: Node
 ) -> None:
     counts = topic.load(spark).groupBy("__entryId").count()
@@ -360,7 +364,7 @@ def test_an_exchange_that_is_reused_holds_nothing_beyond_its_plan(
     assert counted.runs <= 0
 
 
-def test_a_plan_that_is_not_carried_out_holds_nothing_beyond_its_end(
+def test_an_unused_plan_holds_nothing_after_its_end(
     spark: SparkSession, topic: Topic, node: Node
 ) -> None:
     rows = topic.load(spark)
@@ -406,7 +410,7 @@ def test_a_recorded_pipeline_can_be_simulated(
         counted = node.counted()
     finally:
         spark.conf.unset("spark.sparkcache.trace")
-        compute(rows)  # tells the node
+        compute(rows)  # the node learns of it
     [path] = (tmp_path / "traces").iterdir()
     trace = parse(path.read_text().splitlines(), path.name)
     outcome = simulate(trace, Settings(1 << 30, 1000, LONG, Policy.NEXT_READ))

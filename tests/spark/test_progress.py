@@ -13,7 +13,6 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
-from spark_topics import TOPIC
 
 import sparkcache
 from sparkcache import CacheConfig
@@ -22,6 +21,7 @@ from sparkcache.source.driver.registration import register
 from sparkcache.testing.s3_server import S3Server
 from sparkcache_pulsar import uploads
 from sparkcache_pulsar.testing import Entry, Message, ledger_objects
+from tests.spark.spark_topics import TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -103,11 +103,11 @@ def server() -> Iterator[S3Server]:
 
 @pytest.fixture
 def load(spark: SparkSession, server: S3Server) -> Iterator[Callable[[], DataFrame]]:
-    """Installs the source anew, and loads the topic."""
+    """Installs the source again, and loads the topic."""
     config = CacheConfig(endpoint=server.endpoint, path_style=True, region="us-east-1")
 
     def installed() -> DataFrame:
-        uploads._indexes.clear()  # this process reads them anew
+        uploads._indexes.clear()  # this process reads them again
         sparkcache.install(spark, config)
         reader = spark.read.format("sparkcache").option("topic", TOPIC)
         return reader.load(f"s3://{BUCKET}")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from spark_topics import TOPIC, Topic
 
 import sparkcache
 from sparkcache.source.driver.node_rpc import node_metrics
 from sparkcache_pulsar.testing import Codec, synthetic_topic, write_directory
+from tests.spark.spark_topics import TOPIC, Topic
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,9 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from needs import SPARK_4_2
 from pyspark.errors import PySparkException
-from spark_topics import Stream, Topic
 
 import sparkcache
 from sparkcache.metrics import Metrics
@@ -17,6 +15,8 @@ from sparkcache.source.driver.node_rpc import node_metrics
 from sparkcache.source.planning.plans import scans_of
 from sparkcache.testing.s3_server import S3Server
 from sparkcache_rocketmq.testing import Layout, Message, QueueWriter
+from tests.needs import SPARK_4_2
+from tests.spark.spark_topics import Stream, Topic
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -136,7 +136,7 @@ def test_queues_by_name(
         pytest.param({"startingOffsets": "0"}, [range(50, 250)] * 4, id="expired"),
         pytest.param({"startingOffsets": "240"}, [range(240, 250)] * 4, id="a start"),
         pytest.param({"startingOffsets": "250"}, [range(0)] * 4, id="the end"),
-        pytest.param({"startingOffsets": "999"}, [range(0)] * 4, id="behind the end"),
+        pytest.param({"startingOffsets": "999"}, [range(0)] * 4, id="after the end"),
         pytest.param(
             {"startingOffsets": "60", "endingOffsets": "61"},
             [range(60, 61)] * 4,
@@ -168,7 +168,7 @@ def test_queues_by_name(
         pytest.param({"tags": "*"}, [range(50, 250)] * 4, id="all tags"),
     ],
 )
-def test_what_of_the_queues(
+def test_ranges_of_the_queues(
     spark: SparkSession,
     store: Store,
     options: dict[str, str],
@@ -214,14 +214,14 @@ def test_what_of_the_queues(
         pytest.param({"metadata": "none"}, "none: expected", id="no metadata"),
     ],
 )
-def test_options_that_are_wrong(
+def test_wrong_options(
     spark: SparkSession, store: Store, options: dict[str, str], message: str
 ) -> None:
     with pytest.raises(PySparkException, match=message):
         store.load(spark, **options).count()
 
 
-def test_a_segment_that_grows_meanwhile(spark: SparkSession, store: Store) -> None:
+def test_a_segment_that_grows_after_planning(spark: SparkSession, store: Store) -> None:
     """What was planned is read, and by the next scan what came later."""
     early = store.load(spark)
     java: Any = early._jdf
@@ -232,19 +232,19 @@ def test_a_segment_that_grows_meanwhile(spark: SparkSession, store: Store) -> No
     assert found_in(store.load(spark)) == both
 
 
-def test_a_topic_that_was_created_anew(spark: SparkSession, store: Store) -> None:
+def test_a_recreated_topic(spark: SparkSession, store: Store) -> None:
     """Of the same names, sizes and offsets, while runs of the old one are held."""
     with sparkcache.plan(store.load(spark), store.load(spark)):
         assert found_in(store.load(spark)) == EVERYTHING
         shutil.rmtree(store.directory)
-        anew = Store(store.directory, a_day_later=True)
-        anew.write(MESSAGES)
-        assert anew.objects.keys() == store.objects.keys()
-        rows = anew.load(spark).select("__storeTimestamp").collect()
+        recreated = Store(store.directory, a_day_later=True)
+        recreated.write(MESSAGES)
+        assert recreated.objects.keys() == store.objects.keys()
+        rows = recreated.load(spark).select("__storeTimestamp").collect()
     assert {row[0].day for row in rows} == {2}
 
 
-def test_a_segment_that_is_missing(spark: SparkSession, store: Store) -> None:
+def test_a_missing_segment(spark: SparkSession, store: Store) -> None:
     names = [
         name
         for name in sorted(store.objects, key=lambda name: name[-20:])
@@ -262,7 +262,7 @@ def test_a_segment_that_is_missing(spark: SparkSession, store: Store) -> None:
     assert set(left) < set(EVERYTHING[QUEUES[0]])
 
 
-def test_each_queue_is_planned_and_let_go_of(spark: SparkSession, store: Store) -> None:
+def test_each_queue_is_planned_and_evicted(spark: SparkSession, store: Store) -> None:
     """Consumers that want different tags share what is held."""
     frames = [store.load(spark, tags=tag) for tag in ("TagA", "TagB")]
     assert [len(scans_of(frame)) for frame in frames] == [4, 4]
@@ -306,10 +306,10 @@ def test_every_byte_of_s3_once(
     assert counts == [4 * MESSAGES // 2, 4 * MESSAGES // 4]
     of_logs = [one for one in requests if "COMMIT_LOG" in one.key]
     probes = [one for one in of_logs if one.sent_bytes <= 128]
-    data = [one for one in of_logs if one.sent_bytes > 128]
-    assert sum(one.sent_bytes for one in data) == store.log_bytes
+    reads = [one for one in of_logs if one.sent_bytes > 128]
+    assert sum(one.sent_bytes for one in reads) == store.log_bytes
     logs = sum("COMMIT_LOG" in name for name in store.objects)
-    assert len(data) == logs
+    assert len(reads) == logs
     assert len(probes) == 2 * logs
     assert all(one.status == 206 for one in of_logs)
 

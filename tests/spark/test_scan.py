@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as sf
-from spark_topics import ENTRIES, LEDGER_IDS, MESSAGES, TOPIC, Topic
+
+from tests.spark.spark_topics import ENTRIES, LEDGER_IDS, MESSAGES, TOPIC, Topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -87,7 +88,7 @@ def test_rows_are_the_same_without_a_node(spark: SparkSession, topic: Topic) -> 
         pytest.param(
             {"startingOffsets": "4:0", "endingOffsets": "9:1"},
             lambda p: (4, 0) <= p < (9, 1),
-            id="a ledger that is not there is a place all the same",
+            id="a missing ledger is a place, too",
         ),
         pytest.param(
             {"startingOffsets": f'{{"{TOPIC}": "9:3"}}'},
@@ -172,7 +173,7 @@ def test_limit_stops_early_and_harms_nothing(spark: SparkSession, topic: Topic) 
         pytest.param({"runBytes": "1"}, "must be at least 1k", id="too small"),
     ],
 )
-def test_wrong_options_are_told_at_load(
+def test_wrong_options_fail_at_load(
     spark: SparkSession, topic: Topic, options: dict[str, str], message: str
 ) -> None:
     with pytest.raises(AnalysisException) as error:
@@ -181,7 +182,7 @@ def test_wrong_options_are_told_at_load(
     assert message in str(error.value)
 
 
-def test_views_of_sql_and_no_tables(spark: SparkSession, topic: Topic) -> None:
+def test_sql_can_create_views_but_no_tables(spark: SparkSession, topic: Topic) -> None:
     options = f"OPTIONS (topic '{topic.name}', path '{topic.directory}')"
     with pytest.raises(AnalysisException, match="CREATE TEMPORARY VIEW orders USING"):
         spark.sql(f"CREATE TABLE of_topic USING sparkcache {options}")
@@ -192,7 +193,7 @@ def test_views_of_sql_and_no_tables(spark: SparkSession, topic: Topic) -> None:
         spark.catalog.dropTempView("of_topic")
 
 
-def test_wrong_place_is_told(spark: SparkSession) -> None:
+def test_a_wrong_path_is_named(spark: SparkSession) -> None:
     reader = spark.read.format("sparkcache").option("topic", TOPIC)
     with pytest.raises(AnalysisException, match="ftp://host"):
         reader.load("ftp://host/dir")
@@ -207,14 +208,14 @@ def test_wrong_place_is_told(spark: SparkSession) -> None:
         pytest.param("value string", "column value is binary", id="another type"),
     ],
 )
-def test_wrong_schema_is_told(
+def test_a_wrong_schema_is_named(
     spark: SparkSession, topic: Topic, schema: str, message: str
 ) -> None:
     with pytest.raises(AnalysisException, match=message):
         topic.load(spark, schema=schema).count()
 
 
-def test_unknown_topic_names_those_that_are_there(
+def test_the_error_for_an_unknown_topic_names_the_known_ones(
     spark: SparkSession, topic: Topic
 ) -> None:
     with pytest.raises(AnalysisException, match="shop/eu/orders"):
@@ -227,6 +228,6 @@ def test_empty_directory(spark: SparkSession, tmp_path: Path) -> None:
         Topic(tmp_path / "bucket").load(spark).count()
 
 
-def test_directory_that_is_not_there(spark: SparkSession, tmp_path: Path) -> None:
+def test_missing_directory(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(AnalysisException, match="SourceError"):
         Topic(tmp_path / "bucket").load(spark).count()

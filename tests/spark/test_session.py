@@ -8,7 +8,6 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from spark_topics import Topic, write
 
 import sparkcache
 from sparkcache import CacheConfig, ConfigError
@@ -16,6 +15,7 @@ from sparkcache.metrics import Metrics
 from sparkcache.source.datasource import SparkCacheSource
 from sparkcache.source.driver.node_rpc import node_metrics
 from sparkcache.source.driver.registration import register
+from tests.spark.spark_topics import Topic, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,7 +48,7 @@ def test_installed_configuration_reaches_planner_task_and_node(
 
     sparkcache.install(spark, CacheConfig(max_bytes=0, run_bytes=2048))
     before = sum(node_metrics(spark).values(), Metrics())
-    assert orders.count() == topic.rows  # loaded before, and follows all the same
+    assert orders.count() == topic.rows  # loaded before; it follows, too
     counted = sum(node_metrics(spark).values(), Metrics()) - before
     assert counted.streamed == counted.requests > 0
     assert counted.held_bytes + before.held_bytes == 0
@@ -123,8 +123,8 @@ def get(path):
 
 
 def requests():
-    told = json.loads(get("/sparkcache/json"))
-    return sum(one["metrics"]["cache.gets"] for one in told["executors"])
+    report = json.loads(get("/sparkcache/json"))
+    return sum(one["metrics"]["cache.gets"] for one in report["executors"])
 
 
 has_tab = "SparkCache" in get("/jobs/"), "sc-topics" in get("/sparkcache/")
@@ -165,7 +165,7 @@ def test_the_source_is_found_without_being_registered(said: str) -> None:
     assert "option topic is missing" in said
 
 
-def test_a_session_that_was_not_prepared_can_have_the_tab(said: str) -> None:
+def test_a_session_that_was_not_configured_can_have_the_tab(said: str) -> None:
     assert "before 0 True True" in said
     assert "after True" in said
     assert "the UI of this session has the tab already" in said

@@ -6,13 +6,13 @@ from dataclasses import fields
 from typing import TYPE_CHECKING
 
 import pytest
-from spark_topics import Topic, write
 
 import sparkcache
 from sparkcache import ConfigError
 from sparkcache.metric_definition import Kind
 from sparkcache.metrics import METRICS, Metrics
 from sparkcache.source.driver.node_rpc import node_metrics
+from tests.spark.spark_topics import Topic, write
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,12 +26,12 @@ EVIL = "persistent://stats/evil/<b>bold<-b>"
 
 def test_a_row_for_each_node(spark: SparkSession, topic: Topic) -> None:
     topic.load(spark).count()
-    metrics = None
-    while node_metrics(spark) != metrics:  # runs expire meanwhile
-        metrics = node_metrics(spark)
+    counted: dict[str, Metrics] = {}
+    while node_metrics(spark) != counted or not counted:  # runs expire meanwhile
+        counted = node_metrics(spark)
         stats = sparkcache.stats(spark)
         (row,) = stats.collect()
-    ((directory, metrics),) = metrics.items()
+    ((directory, metrics),) = counted.items()
     assert row["node"] == directory
     histograms = {n for n, m in METRICS.items() if m.kind is Kind.DISTRIBUTION}
     for name in {spec.name for spec in fields(Metrics)} - histograms:
@@ -67,12 +67,15 @@ def test_notebooks_show_a_table(spark: SparkSession, tmp_path: Path) -> None:
     topic = write(tmp_path / "evil", EVIL)
     topic.load(spark).count()
     html = sparkcache.stats(spark, by="topic")._repr_html_()
+    assert html is not None
     assert "stats/evil/&lt;b&gt;bold&lt;-b&gt;</td>" in html
     assert "<b>" not in html
-    assert "hit_ratio" in sparkcache.stats(spark)._repr_html_()
+    of_nodes = sparkcache.stats(spark)._repr_html_()
+    assert of_nodes is not None
+    assert "hit_ratio" in of_nodes
 
 
-def test_there_are_three_ways_to_sum_up(spark: SparkSession) -> None:
+def test_there_are_three_ways_to_aggregate(spark: SparkSession) -> None:
     with pytest.raises(ConfigError, match="use one of node, topic, group"):
         sparkcache.stats(spark, by="tenant")
 

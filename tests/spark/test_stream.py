@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.errors import StreamingQueryException
-from spark_topics import LEDGER_IDS, TOPIC, Stream, Topic, ordered
 
 import sparkcache
 from sparkcache import ConfigError
 from sparkcache.source.driver.node_rpc import node_metrics, node_statuses
+from tests.spark.spark_topics import LEDGER_IDS, TOPIC, Stream, Topic, ordered
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -149,7 +149,7 @@ def test_a_stopped_query_is_not_waited_for(spark: SparkSession, stream: Stream) 
         assert fetched() == fetched() == stream.topic.size_bytes
         query = stream.start({"processingTime": "1 hour"}, maxBytesPerTrigger="1k")
         while not query.lastProgress:
-            query.awaitTermination(0.1)
+            query.awaitTermination(0.1)  # type: ignore[arg-type]  # Spark takes it
         fetched()
         assert fetched() == 0
         query.stop()

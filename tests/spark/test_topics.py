@@ -6,11 +6,11 @@ import logging
 from typing import TYPE_CHECKING
 
 import pytest
-from spark_topics import TOPIC, Topic, write
 
 import sparkcache
 from sparkcache.source.driver.node_rpc import node_metrics
 from sparkcache.source.planning.plans import scans_of
+from tests.spark.spark_topics import TOPIC, Topic, write
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,9 +49,7 @@ def test_several_topics_in_one_scan(
     assert counts == dict.fromkeys(found, several.rows)
 
 
-def test_each_topic_is_planned_and_let_go_of(
-    spark: SparkSession, several: Topic
-) -> None:
+def test_each_topic_is_planned_and_evicted(spark: SparkSession, several: Topic) -> None:
     frames = [several.load(spark) for _ in range(2)]
     assert len(scans_of(frames[0])) == 2
     (before,) = node_metrics(spark).values()
@@ -70,7 +68,7 @@ def test_offsets_of_each(spark: SparkSession, several: Topic) -> None:
     assert {row[0] for row in rows.select("__ledgerId").distinct().collect()} == {9}
 
 
-def test_an_unknown_one_is_told(spark: SparkSession, several: Topic) -> None:
+def test_an_unknown_topic_is_named(spark: SparkSession, several: Topic) -> None:
     with pytest.raises(Exception, match="no offloaded ledger matches"):
         several.load(spark, topic="pizzas").count()
 

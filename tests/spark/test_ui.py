@@ -11,9 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from browser import Browser
 from py4j.protocol import Py4JError
-from spark_topics import TOPIC, write
 
 import sparkcache
 from sparkcache.metric_definition import Kind
@@ -22,6 +20,8 @@ from sparkcache.node.status import published
 from sparkcache.source.driver.node_rpc import node_metrics
 from sparkcache.testing.s3_server import S3Server
 from sparkcache_pulsar.testing import synthetic_topic
+from tests.spark.browser import Browser
+from tests.spark.spark_topics import TOPIC, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,7 +54,8 @@ def get(spark: SparkSession, path: str) -> str:
     url = spark.sparkContext.uiWebUrl
     assert url is not None
     with urllib.request.urlopen(url + path, timeout=DEADLINE_S) as answer:
-        return answer.read().decode()
+        content: bytes = answer.read()
+        return content.decode()
 
 
 def counted(spark: SparkSession) -> Metrics:
@@ -62,17 +63,17 @@ def counted(spark: SparkSession) -> Metrics:
 
 
 def reported(spark: SparkSession) -> dict[str, Any]:
-    """What the tab is told, once that is what the node has counted.
+    """What the tab shows, once that is what the node has counted.
 
     Nodes that other tests have killed come before it.
     """
     end_s = time.monotonic() + DEADLINE_S
     while True:
         wanted = published(counted(spark))
-        told = json.loads(get(spark, "/sparkcache/json"))
-        executor = told["executors"][-1] if told["executors"] else {"metrics": {}}
+        report: dict[str, Any] = json.loads(get(spark, "/sparkcache/json"))
+        executor = report["executors"][-1] if report["executors"] else {"metrics": {}}
         if wanted.items() <= executor["metrics"].items():
-            return told
+            return report
         assert time.monotonic() < end_s, (wanted, executor["metrics"])
         time.sleep(0.1)
 
@@ -100,10 +101,10 @@ def test_the_tab_shows_what_the_server_and_the_nodes_have_counted(
         assert sum(count.gets for count in sent) == spent.gets == 4
         assert sum(count.sent_bytes for count in sent) == spent.received_bytes
         assert (spent.saved_gets, spent.saved_bytes) == (8, 2 * spent.received_bytes)
-        told = reported(spark)
+        report = reported(spark)
         (plan,) = [
             plan
-            for plan in told["executors"][-1]["plans"]
+            for plan in report["executors"][-1]["plans"]
             if not plan["is_over"] and plan["topic"] == f"s3://{BUCKET}#{TOPIC}"
         ]
         assert plan["consumers"] == 3
@@ -201,7 +202,7 @@ def test_tables_are_sorted_by_what_is_clicked(
     assert order() == "cab"
 
 
-def test_an_error_in_the_plugin_is_nobody_elses(spark: SparkSession) -> None:
+def test_an_error_in_the_plugin_stays_in_the_plugin(spark: SparkSession) -> None:
     jvm: Any = spark.sparkContext._jvm
     nothing = jvm.java.util.HashMap()
     plugin = jvm.org.apache.spark.sparkcache.SparkCachePlugin()
@@ -220,13 +221,15 @@ def test_an_error_in_the_plugin_is_nobody_elses(spark: SparkSession) -> None:
         driver.nothing()  # so what was called was there
 
 
-def test_of_very_many_executors_the_first_are_summed_up(spark: SparkSession) -> None:
+def test_the_first_of_very_many_executors_are_summed_up(spark: SparkSession) -> None:
     jvm: Any = spark.sparkContext._jvm
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     name = "org.apache.spark.sparkcache.Reports"
     (constructor,) = loader.loadClass(name).getDeclaredConstructors()
     constructor.setAccessible(True)
-    nothing = spark.sparkContext._gateway.new_array(jvm.java.lang.Object, 0)
+    gateway = spark.sparkContext._gateway
+    assert gateway is not None
+    nothing = gateway.new_array(jvm.java.lang.Object, 0)
     reports = constructor.newInstance(nothing)
     for number in range(70):
         metrics = {"cache.gets": 1, "cache.held.bytes": 10, "cache.hit.ratio": 0.5}
@@ -234,9 +237,9 @@ def test_of_very_many_executors_the_first_are_summed_up(spark: SparkSession) -> 
         reports.put(str(number), json.dumps(status), number)
         if number < 60:
             reports.remove(str(number))
-    told = json.loads(reports.json())["executors"]
-    assert len(told) == 50 + 1 + 10
-    (earlier,) = [one for one in told if one["executor"] == "earlier"]
+    report = json.loads(reports.json())["executors"]
+    assert len(report) == 50 + 1 + 10
+    (earlier,) = [one for one in report if one["executor"] == "earlier"]
     assert earlier["metrics"]["cache.gets"] == 10
     assert earlier["metrics"]["cache.held.bytes"] == 0
     assert reports.total("cache.gets") == 70
@@ -250,7 +253,7 @@ def test_metrics_are_in_sparks_own_metrics_system(
 ) -> None:
     topic = write(tmp_path / "bucket")
     topic.load(spark).count()
-    told = reported(spark)["executors"]
+    report = reported(spark)["executors"]
     gauges = json.loads(get(spark, "/metrics/json"))["gauges"]
     found = {
         key.partition(".SparkCachePlugin.")[2]: gauge["value"]
@@ -259,9 +262,9 @@ def test_metrics_are_in_sparks_own_metrics_system(
     }
     assert found["executors"] == 1
     for name in (m.name for m in METRICS.values() if m.kind is Kind.COUNTER):
-        counted_by_all = sum(executor["metrics"][name] for executor in told)
+        counted_by_all = sum(executor["metrics"][name] for executor in report)
         assert found[f"executor.driver.{name}"] == counted_by_all, name
         assert found[f"total.{name}"] == counted_by_all, name
     for name in ("cache.size", "cache.held.bytes", "cache.hit.ratio"):
-        assert found[f"executor.driver.{name}"] == told[-1]["metrics"][name], name
+        assert found[f"executor.driver.{name}"] == report[-1]["metrics"][name], name
     assert "total.cache.hit.ratio" not in found

@@ -9,10 +9,10 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from spark_topics import TOPIC, Topic
 
 import sparkcache
 from sparkcache_pulsar.testing import Entry, Message, ledger_objects, write_directory
+from tests.spark.spark_topics import TOPIC, Topic
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -130,7 +130,7 @@ def test_consumers_with_different_schemas_share_no_runs(
         assert {bytes(row["value"]) for row in plain.collect()} == set(payloads)
 
 
-def test_what_does_not_decode(spark: SparkSession, tmp_path: Path) -> None:
+def test_values_that_do_not_decode(spark: SparkSession, tmp_path: Path) -> None:
     payloads = [b"\0\0\0" + bytes([number]) for number in range(30)]
     payloads[17] = b"no number"
     topic = topic_of(tmp_path, payloads)
@@ -157,9 +157,7 @@ def test_some_of_the_columns(spark: SparkSession, tmp_path: Path) -> None:
     ]
 
 
-def test_a_schema_that_is_wrong_is_told_at_load(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_wrong_schema_fails_at_load(spark: SparkSession, tmp_path: Path) -> None:
     topic = topic_of(tmp_path, [b""])
     with pytest.raises(Exception, match="neither a schema"):
         topic.load(spark, valueSchema="no/such/file.avsc")

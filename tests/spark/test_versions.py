@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 import pyspark
 import pytest
 from pyspark.errors import PySparkException
-from spark_topics import Stream
 
 from sparkcache.errors import ConfigError
-from sparkcache.source import spark_version
 from sparkcache.source.spark_version import has_spark, require_spark
+from tests.spark.spark_topics import Stream
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
-    from spark_topics import Topic
+
+    from tests.spark.spark_topics import Topic
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 def test_versions_are_compared_as_numbers(
     monkeypatch: pytest.MonkeyPatch, version: str, since: str, is_there: bool
 ) -> None:
-    monkeypatch.setattr(spark_version.pyspark, "__version__", version)
+    monkeypatch.setattr("pyspark.__version__", version)
     assert has_spark(since) is is_there
     if not is_there:
         with pytest.raises(ConfigError, match=f"needs Spark {since} .* is {version}"):

@@ -72,6 +72,7 @@ CONVERTED = ["t > 9", "t = 9.5", "t in ('10', 9)", "t = true", "bin = 10"]
 @pytest.fixture(params=["UTC", "America/New_York"])
 def zone(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[str]:
     before = spark.conf.get(ZONE)
+    assert before is not None
     spark.conf.set(ZONE, request.param)
     yield request.param
     spark.conf.set(ZONE, before)

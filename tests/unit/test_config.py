@@ -66,7 +66,7 @@ def test_parse_bytes(text: str, size_bytes: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "m", "-1", "1x", "1 mm", "1e3", "1,5g", "1s"])
-def test_what_is_no_size(text: str) -> None:
+def test_invalid_sizes(text: str) -> None:
     with pytest.raises(ValueError, match="a size such as 512m"):
         units.parse_bytes(text)
 
@@ -90,7 +90,7 @@ def test_parse_seconds(text: str, time_s: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "s", "-1s", "1d", "1e3", "inf", "nan", "1g"])
-def test_what_is_no_duration(text: str) -> None:
+def test_invalid_durations(text: str) -> None:
     with pytest.raises(ValueError, match="a duration such as 10s"):
         units.parse_seconds(text)
 
@@ -103,7 +103,7 @@ def test_parse_bool(text: str, value: bool) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "yes", "1", "on"])
-def test_what_is_no_bool(text: str) -> None:
+def test_invalid_booleans(text: str) -> None:
     with pytest.raises(ValueError, match="true or false"):
         units.parse_bool(text)
 
@@ -279,15 +279,13 @@ def test_a_misspelt_key_in_a_file(conf_file: Callable[[str], Path]) -> None:
     )
 
 
-def test_a_file_that_is_not_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(config.CONF_FILE_VARIABLE, str(tmp_path / "none"))
     with pytest.raises(ConfigError, match=r"SPARKCACHE_CONF=.*none.*No such file"):
         CacheConfig.resolve()
 
 
-def test_a_file_that_is_no_text(
+def test_a_file_that_is_not_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\xfe")

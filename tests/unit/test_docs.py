@@ -499,11 +499,7 @@ def test_words_that_read_like_a_translation() -> None:
 
 
 def test_mkdocs_is_strict() -> None:
-    class Loader(yaml.SafeLoader):
-        pass
-
-    Loader.add_multi_constructor("tag:yaml.org,2002:python/name:", lambda *_: None)
-    config = yaml.load(read("mkdocs.yml"), Loader)
+    config = yaml.safe_load(re.sub(r"!!python/name:\S+", "null", read("mkdocs.yml")))
     assert config["strict"]
     assert set(config["validation"].values()) == {"warn"}
     for hook in config["hooks"]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import inf
+from typing import Any
 
 from sparkcache.cache import CachedRun, Engine, RunCache, Settings, Ttl
 from sparkcache.model import Ledger, ObjectId, Run, RunKey
@@ -43,7 +44,7 @@ def put(
     )
 
 
-def cache_of(*sizes: int, **settings: object) -> RunCache[str]:
+def cache_of(*sizes: int, **settings: Any) -> RunCache[str]:
     """Runs 0, 1, 2... of these sizes, all inserted at 0 s."""
     cache: RunCache[str] = RunCache(replace(ROOMY, **settings))
     for index, size_bytes in enumerate(sizes):

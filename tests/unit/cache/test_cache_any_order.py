@@ -6,8 +6,6 @@ from math import inf
 
 import hypothesis.strategies as st
 import pytest
-from cache_cases import ROOMY, SlowCache, SlowRun, key, ledger
-from effort import tries
 from hypothesis import settings as hypothesis_settings
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -19,6 +17,8 @@ from hypothesis.stateful import (
 
 from sparkcache.cache import CachedRun, Residency, RunCache, Settings, Ttl
 from sparkcache.model import Run, RunKey, Slot
+from tests.effort import tries
+from tests.unit.cache.cache_cases import ROOMY, SlowCache, SlowRun, key, ledger
 
 ledgers = st.sampled_from((ledger(0, "a"), ledger(1, "a"), ledger(0, "b")))
 runs = st.sampled_from((Run(0, 0), Run(1, 2), Run(3, 5), Run(0, 3), Run(1, 1)))

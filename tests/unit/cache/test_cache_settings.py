@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
-from cache_cases import PULSAR, ROOMY
 
 from sparkcache.cache import Settings, Ttl, resolve_ttl
+from tests.unit.cache.cache_cases import PULSAR, ROOMY
 
 
 @pytest.mark.parametrize(
@@ -68,8 +69,9 @@ def test_the_cap_does_not_depend_on_the_policy(
 def test_an_illegal_setting_is_named_with_what_would_do(
     field: str, value: float, would_do: str
 ) -> None:
+    changes: dict[str, Any] = {field: value}
     with pytest.raises(ValueError, match=f"{field} is {value}: use {would_do}"):
-        replace(ROOMY, **{field: value})
+        replace(ROOMY, **changes)
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,10 @@ import math
 from dataclasses import replace
 
 import pytest
-from cache_cases import PULSAR, ROCKETMQ, cache_of, key, keys, put
-from ttl_cases import DUAL_TTL, NINES, Steps
 
 from sparkcache.cache import Residency, RunCache, Ttl
+from tests.ttl_cases import DUAL_TTL, NINES, Steps
+from tests.unit.cache.cache_cases import PULSAR, ROCKETMQ, cache_of, key, keys, put
 
 
 def play(cache: RunCache[str], steps: Steps) -> None:
@@ -41,7 +41,7 @@ def play(cache: RunCache[str], steps: Steps) -> None:
         pytest.param([("mark", 1)], 10.9, True, id="a planned read counts as a read"),
         pytest.param([("mark", 1)], 11.0, False, id="a planned read shortens as well"),
         pytest.param(
-            [("read", 1), ("put", 2)], 181.9, True, id="put again: unread anew"
+            [("read", 1), ("put", 2)], 181.9, True, id="put again: unread again"
         ),
         pytest.param([("read", 1), ("put", 2)], 182, False, id="put again: for 180 s"),
         pytest.param(
@@ -94,7 +94,7 @@ def test_a_single_ttl_is_not_touched_by_reads() -> None:
     assert cache.peek(key(0), 1.0) is None
 
 
-def test_a_run_whose_time_is_over_takes_room_until_a_pass_but_is_not_found() -> None:
+def test_an_expired_run_takes_room_until_a_pass_but_is_not_found() -> None:
     cache = cache_of(7, ttl=ROCKETMQ)
     assert cache.get(key(0), 180) is None
     assert cache.mark_read(key(0), 180) is None
@@ -105,7 +105,7 @@ def test_a_run_whose_time_is_over_takes_room_until_a_pass_but_is_not_found() -> 
     assert cache.counters.evicted_by_ttl == 1
 
 
-def test_inserting_a_run_whose_time_is_over_takes_it_back_to_life() -> None:
+def test_inserting_an_expired_run_revives_it() -> None:
     """Its bytes are as good as the new ones, so there is nothing else to free."""
     cache = cache_of(7, ttl=ROCKETMQ)
     cache.get(key(0), 1)
@@ -117,7 +117,7 @@ def test_inserting_a_run_whose_time_is_over_takes_it_back_to_life() -> None:
     assert cache.expire(600) == []
 
 
-def test_the_read_last_is_the_last_to_end() -> None:
+def test_the_run_that_was_read_last_expires_last() -> None:
     cache = cache_of(1, 1, ttl=ROCKETMQ)
     for index, at_s in ((0, 1), (1, 2), (0, 3)):
         cache.get(key(index), at_s)
@@ -125,7 +125,7 @@ def test_the_read_last_is_the_last_to_end() -> None:
     assert keys(cache.expire(13)) == [key(0)]
 
 
-def test_inserted_again_a_run_is_as_good_as_new() -> None:
+def test_a_run_that_is_inserted_again_is_as_good_as_new() -> None:
     cache = cache_of(ttl=PULSAR, max_requeues=1, extend_recently_accessed=True)
     put(cache, key(0), expected_reads=1)
     assert cache.expire(1) == []
@@ -135,13 +135,13 @@ def test_inserted_again_a_run_is_as_good_as_new() -> None:
     assert keys(cache.expire(3.5)) == [key(0)], "once: it was not accessed since"
 
 
-def test_a_time_of_zero_ends_at_once() -> None:
+def test_a_time_to_live_of_zero_ends_at_once() -> None:
     cache = cache_of(1, ttl=Ttl(0, 0, 600))
     assert cache.get(key(0), 0) is None
     assert len(cache.expire(0)) == 1
 
 
-def test_a_time_without_end_wakes_nobody() -> None:
+def test_an_endless_time_to_live_has_no_deadline() -> None:
     cache = cache_of(1, ttl=Ttl(math.inf, None, math.inf))
     assert cache.next_deadline_s() is None
     assert cache.expire(1e12) == []
@@ -195,7 +195,7 @@ def test_a_changed_ttl_holds_at_once_and_counts_from_where_time_began() -> None:
     assert keys(cache.expire(20)) == [key(1), key(0)]
 
 
-def test_when_reads_matter_no_more_the_read_live_on_from_their_last_read() -> None:
+def test_when_reads_no_longer_count_a_run_lives_on_from_its_last_read() -> None:
     cache = cache_of(1, ttl=ROCKETMQ)
     cache.get(key(0), 5)
     cache.configure(replace(cache.settings, ttl=PULSAR), 5.5)
@@ -231,7 +231,7 @@ def test_a_pass_does_not_wait_for_readers_but_their_bytes_count() -> None:
             0,
             [("put", 100), *[("read", at_s) for at_s in range(109, 400, 9)]],
             400,
-            id="put again: its life begins anew",
+            id="put again: its life begins again",
         ),
         pytest.param(3, [], 300, id="expected, with requeues to spend: none is spent"),
         pytest.param(3, [("pass", 180)], 300, id="spared once before: ends no later"),
@@ -251,7 +251,7 @@ def test_nothing_lives_longer_than_its_cap(
     cache.check()
 
 
-def test_a_cap_that_is_set_later_holds_for_what_is_there() -> None:
+def test_a_cap_that_is_set_later_applies_to_held_runs() -> None:
     cache = cache_of(1, 1, 1, ttl=Ttl(500, 500, 500))
     put(cache, key(3), now_s=50)
     put(cache, key(0), now_s=60)
@@ -263,7 +263,7 @@ def test_a_cap_that_is_set_later_holds_for_what_is_there() -> None:
     assert keys(cache.expire(160)) == [key(3), key(0)]
 
 
-def test_a_cap_that_is_lifted_lets_live_what_it_has_not_ended() -> None:
+def test_runs_live_on_when_a_cap_is_lifted() -> None:
     cache = cache_of(1, ttl=Ttl(500, 500, 500, max_life_s=100))
     put(cache, key(1), now_s=1)
     endless = replace(cache.settings, ttl=Ttl(500, 500, 500))
@@ -272,7 +272,7 @@ def test_a_cap_that_is_lifted_lets_live_what_it_has_not_ended() -> None:
     assert cache.next_deadline_s() == 501
 
 
-def test_who_maps_a_run_whose_life_ends_keeps_its_bytes() -> None:
+def test_a_reader_that_maps_an_expired_run_keeps_its_bytes() -> None:
     cache = cache_of(7, ttl=Ttl(500, 500, 500, max_life_s=100))
     run = cache.get(key(0), 99)
     assert run is not None
@@ -287,7 +287,7 @@ def test_who_maps_a_run_whose_life_ends_keeps_its_bytes() -> None:
 # Short passes
 
 
-def test_short_passes_do_together_what_a_long_one_does() -> None:
+def test_short_passes_together_do_what_a_long_one_does() -> None:
     cache = cache_of(*[3] * 10, ttl=ROCKETMQ)
     passes = []
     while cache.has_overdue(180):
@@ -305,7 +305,9 @@ def test_short_passes_do_together_what_a_long_one_does() -> None:
         pytest.param(math.inf, 5, id="all, if nothing is said"),
     ],
 )
-def test_a_pass_removes_so_many_bytes(most_bytes: float, removed: int) -> None:
+def test_a_pass_removes_a_limited_number_of_bytes(
+    most_bytes: float, removed: int
+) -> None:
     cache = cache_of(*[30] * 5, ttl=ROCKETMQ)
     assert len(cache.expire(180, most_bytes=most_bytes)) == removed
     assert cache.has_overdue(180) == (removed < 5)
@@ -330,7 +332,7 @@ def test_between_short_passes_what_is_overdue_is_not_found() -> None:
     assert len(cache) == 4
 
 
-def test_what_is_overdue_goes_for_a_lowered_limit_before_what_lives() -> None:
+def test_a_lowered_limit_evicts_overdue_runs_first() -> None:
     cache = cache_of(*[40] * 3, ttl=ROCKETMQ)
     runs = cache.runs()
     for run in runs:

@@ -7,10 +7,10 @@ from math import inf
 from typing import TYPE_CHECKING
 
 import pytest
-from cache_cases import key, keys, put
 
 from sparkcache.cache import Engine, Residency, Ring, RingCache, RunCache, Settings, Ttl
 from sparkcache.model import Slot
+from tests.unit.cache.cache_cases import key, keys, put
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,17 +22,18 @@ SETTINGS = Settings(10 * SIZE, 1_000, FOREVER, trigger=1, watermark=1)
 RING = replace(SETTINGS, ring=Ring(5 * SIZE))
 LISTS = replace(SETTINGS, ring=Ring(5 * SIZE, copies=False))
 
-ENGINES = {
+ENGINES: dict[str, Callable[..., Engine[str]]] = {
     "runs": lambda **more: RunCache[str](replace(SETTINGS, **more)),
     "ring": lambda **more: RingCache[str](replace(RING, **more)),
     "lists": lambda **more: RingCache[str](replace(LISTS, **more)),
 }
 
 
-@pytest.fixture(params=ENGINES.values(), ids=ENGINES)
+@pytest.fixture(params=ENGINES.values(), ids=list(ENGINES))
 def engine(request: pytest.FixtureRequest) -> Callable[..., Engine[str]]:
     """Makes an engine, with room for ten runs."""
-    return request.param
+    make: Callable[..., Engine[str]] = request.param
+    return make
 
 
 def test_what_was_put_is_found(engine: Callable[..., Engine[str]]) -> None:
@@ -129,7 +130,9 @@ def test_a_reservation_given_back_leaves_nothing(
     cache.check()
 
 
-def test_what_was_not_reserved_is_refused(engine: Callable[..., Engine[str]]) -> None:
+def test_a_run_without_a_reservation_is_refused(
+    engine: Callable[..., Engine[str]],
+) -> None:
     cache = engine()
     with pytest.raises(ValueError, match="reserv"):
         cache.unreserve(Slot(SIZE))
@@ -224,7 +227,7 @@ def test_what_was_loaded_ahead_and_never_read_is_wasted(
     assert (cache.counters.wasted, cache.counters.wasted_bytes) == (1, SIZE)
 
 
-def test_a_life_that_is_capped_ends_for_readers_too(
+def test_a_capped_life_ends_for_readers_too(
     engine: Callable[..., Engine[str]],
 ) -> None:
     cache = engine(ttl=Ttl(inf, None, inf, max_life_s=5))
@@ -273,7 +276,9 @@ def test_a_raised_limit_is_used(engine: Callable[..., Engine[str]]) -> None:
     cache.check()
 
 
-def test_no_bytes_at_all_hold_nothing(engine: Callable[..., Engine[str]]) -> None:
+def test_a_limit_of_zero_bytes_holds_nothing(
+    engine: Callable[..., Engine[str]],
+) -> None:
     cache = engine()
     put(cache, key(0), SIZE)
     ring = cache.settings.ring and replace(cache.settings.ring, segment_bytes=0)

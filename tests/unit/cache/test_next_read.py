@@ -7,17 +7,17 @@ from dataclasses import dataclass, field, replace
 from math import inf
 
 import pytest
-from cache_cases import PULSAR, key, keys
-from foresight import Exactly
 
 from sparkcache.cache import Policy, RunCache, Settings
 from sparkcache.model import RunKey, Slot
+from tests.unit.cache.cache_cases import PULSAR, key, keys
+from tests.unit.cache.exact_forecast import ExactForecast
 
 ENDLESS = replace(PULSAR, create_s=1e9, expected_s=1e9)
 
 
 @dataclass
-class Told:
+class GivenForecast:
     """When each run is read next, as the test says; with breakpoints between all."""
 
     ticks: dict[RunKey, float]
@@ -28,8 +28,8 @@ class Told:
         return float(key.run.first)
 
     def breakpoints(self, topic: str) -> list[float]:
-        told = [where.run.first for where in self.ticks if where.ledger.topic == topic]
-        return self.borders.get(topic, [float(first) for first in sorted(told)])
+        places = [key.run.first for key in self.ticks if key.ledger.topic == topic]
+        return self.borders.get(topic, [float(first) for first in sorted(places)])
 
     def ticks_until_read(self, topic: str, offset: float) -> float:
         return next(
@@ -40,12 +40,12 @@ class Told:
 
 
 def cache_of(
-    told: Told, max_bytes: int, sizes: dict[RunKey, int] | None = None
+    forecast: GivenForecast, max_bytes: int, sizes: dict[RunKey, int] | None = None
 ) -> RunCache[str]:
-    """A cache that holds all runs of which something is told."""
+    """A cache that holds all runs of a forecast."""
     settings = Settings(max_bytes, 100, ENDLESS, Policy.NEXT_READ)
-    cache: RunCache[str] = RunCache(settings, told)
-    for where, ticks in told.ticks.items():
+    cache: RunCache[str] = RunCache(settings, forecast)
+    for where, ticks in forecast.ticks.items():
         size_bytes = 1 if sizes is None else sizes.get(where, 0)
         if size_bytes:
             fits, _ = cache.reserve(size_bytes, 0.0, where)
@@ -66,8 +66,8 @@ B = [key(index, topic="b") for index in range(6)]
 
 
 def test_the_farthest_of_all_topics_goes() -> None:
-    told = Told({A[0]: 1, A[1]: 5, B[0]: 2, B[1]: 9, A[2]: 0})
-    cache = cache_of(told, 5)
+    forecast = GivenForecast({A[0]: 1, A[1]: 5, B[0]: 2, B[1]: 9, A[2]: 0})
+    cache = cache_of(forecast, 5)
     assert keys(cache.evict(1, 0)) == [B[1]]
     assert keys(cache.evict(2, 0)) == [A[1], B[0]]
     cache.check()
@@ -75,30 +75,30 @@ def test_the_farthest_of_all_topics_goes() -> None:
 
 def test_between_cuts_the_last_one_is_the_candidate() -> None:
     # One reader stands before run 3, another before run 0.
-    told = Told(
+    forecast = GivenForecast(
         {A[0]: 10, A[1]: 11, A[2]: 12, A[3]: 1, A[4]: 2, A[5]: 3}, {"a": [30.0]}
     )
-    cache = cache_of(told, 6)
+    cache = cache_of(forecast, 6)
     assert keys(cache.evict(4, 0)) == [A[2], A[1], A[0], A[5]]
 
 
-def test_a_newcomer_that_is_farther_than_all_is_not_taken_in() -> None:
-    told = Told({A[0]: 1, A[1]: 5})
-    cache = cache_of(told, 2)
-    told.ticks[B[0]] = 5
+def test_a_new_run_that_is_read_last_of_all_is_not_admitted() -> None:
+    forecast = GivenForecast({A[0]: 1, A[1]: 5})
+    cache = cache_of(forecast, 2)
+    forecast.ticks[B[0]] = 5
     assert cache.reserve(1, 0, B[0]) == (None, [])
     assert cache.counters.declined == 1
-    told.ticks[B[0]] = 4
+    forecast.ticks[B[0]] = 4
     fits, evicted = cache.reserve(1, 0, B[0])
     assert fits
     assert keys(evicted) == [A[1]]
     cache.check()
 
 
-def test_nothing_goes_unless_enough_goes() -> None:
-    told = Told({A[0]: 2, A[1]: 9, A[2]: 8})
-    cache = cache_of(told, 30, {A[0]: 20, A[1]: 5, A[2]: 5})
-    told.ticks[B[0]] = 5
+def test_nothing_is_evicted_unless_enough_is() -> None:
+    forecast = GivenForecast({A[0]: 2, A[1]: 9, A[2]: 8})
+    cache = cache_of(forecast, 30, {A[0]: 20, A[1]: 5, A[2]: 5})
+    forecast.ticks[B[0]] = 5
     assert cache.reserve(11, 0, B[0]) == (None, [])
     assert set(keys(cache.runs())) == {A[0], A[1], A[2]}
     cache.check()
@@ -107,9 +107,11 @@ def test_nothing_goes_unless_enough_goes() -> None:
     assert keys(evicted) == [A[1], A[2]]
 
 
-def test_what_nobody_is_expected_to_read_does_not_go_in_vain() -> None:
-    told = Told({A[0]: 1, A[1]: 2, B[0]: inf, B[1]: inf, B[2]: inf, B[3]: inf})
-    cache = cache_of(told, 30, {A[0]: 12, A[1]: 12, B[0]: 1, B[1]: 2, B[2]: 3})
+def test_runs_without_expected_reads_are_not_evicted_in_vain() -> None:
+    forecast = GivenForecast(
+        {A[0]: 1, A[1]: 2, B[0]: inf, B[1]: inf, B[2]: inf, B[3]: inf}
+    )
+    cache = cache_of(forecast, 30, {A[0]: 12, A[1]: 12, B[0]: 1, B[1]: 2, B[2]: 3})
     before = cache.runs()
     [mapped] = [run for run in before if run.key == B[1]]
     cache.pin(mapped)
@@ -124,32 +126,32 @@ def test_what_nobody_is_expected_to_read_does_not_go_in_vain() -> None:
     cache.check()
 
 
-def test_what_nobody_is_expected_to_read_goes_first() -> None:
-    told = Told({A[0]: 100, B[0]: inf, B[1]: inf, A[1]: 3})
-    cache = cache_of(told, 4)
+def test_runs_without_expected_reads_are_evicted_first() -> None:
+    forecast = GivenForecast({A[0]: 100, B[0]: inf, B[1]: inf, A[1]: 3})
+    cache = cache_of(forecast, 4)
     assert keys(cache.evict(3, 0)) == [B[0], B[1], A[0]]
 
 
-def test_what_nobody_is_expected_to_read_makes_no_room_for_itself() -> None:
-    told = Told({A[0]: 100, A[1]: 3, B[0]: inf})
-    cache = cache_of(told, 3)
-    told.ticks[B[1]] = told.ticks[B[2]] = inf
+def test_a_run_without_expected_reads_displaces_only_its_equals() -> None:
+    forecast = GivenForecast({A[0]: 100, A[1]: 3, B[0]: inf})
+    cache = cache_of(forecast, 3)
+    forecast.ticks[B[1]] = forecast.ticks[B[2]] = inf
     fits, evicted = cache.reserve(1, 0, B[1])
     assert fits
     assert keys(evicted) == [B[0]]  # but at the cost of its equals
     assert cache.reserve(1, 0, B[2]) == (None, [])
 
 
-def test_who_must_have_room_gets_it() -> None:
-    cache = cache_of(Told({A[0]: 0, A[1]: 0}), 2)
+def test_a_reservation_without_a_run_always_gets_room() -> None:
+    cache = cache_of(GivenForecast({A[0]: 0, A[1]: 0}), 2)
     fits, evicted = cache.reserve(1, 0)
     assert fits
     assert len(evicted) == 1
 
 
 def test_what_readers_map_is_passed_over() -> None:
-    told = Told({A[0]: 1, A[1]: 5, A[2]: 9})
-    cache = cache_of(told, 3)
+    forecast = GivenForecast({A[0]: 1, A[1]: 5, A[2]: 9})
+    cache = cache_of(forecast, 3)
     [farthest] = [run for run in cache.runs() if run.key == A[2]]
     cache.pin(farthest)
     assert keys(cache.evict(1, 0)) == [A[1]]
@@ -159,10 +161,10 @@ def test_what_readers_map_is_passed_over() -> None:
 
 
 def test_readers_that_moved_are_looked_at_again() -> None:
-    told = Told({A[0]: 1, B[0]: 5})
-    cache = cache_of(told, 2)
-    told.ticks[C] = 3
-    told.ticks[A[0]] = 9
+    forecast = GivenForecast({A[0]: 1, B[0]: 5})
+    cache = cache_of(forecast, 2)
+    forecast.ticks[C] = 3
+    forecast.ticks[A[0]] = 9
     cache.readers_moved("a")
     _, evicted = cache.reserve(1, 0, C)
     assert keys(evicted) == [A[0]]
@@ -173,11 +175,11 @@ C = key(0, topic="c")
 
 def test_topics_whose_readers_stand_still_are_looked_at_in_turns() -> None:
     """Nobody says that their estimates have changed: one more is found each time."""
-    told = Told({key(0, topic=name): 10.0 for name in "abdef"} | {C: 15.0})
-    cache = cache_of(told, 5, dict.fromkeys(set(told.ticks) - {C}, 1))
+    forecast = GivenForecast({key(0, topic=name): 10.0 for name in "abdef"} | {C: 15.0})
+    cache = cache_of(forecast, 5, dict.fromkeys(set(forecast.ticks) - {C}, 1))
     assert not cache.reserve(1, 0, C)[0]  # all were looked at
     for name in "abdef":
-        told.ticks[key(0, topic=name)] = 20.0
+        forecast.ticks[key(0, topic=name)] = 20.0
     found = []
     for _ in range(5):
         seen = cache.counters.examined
@@ -189,8 +191,8 @@ def test_topics_whose_readers_stand_still_are_looked_at_in_turns() -> None:
 
 
 def test_the_policy_can_change_while_it_runs() -> None:
-    told = Told({A[0]: 1, A[1]: 5, A[2]: 3})
-    cache = cache_of(told, 3)
+    forecast = GivenForecast({A[0]: 1, A[1]: 5, A[2]: 3})
+    cache = cache_of(forecast, 3)
     by_age = replace(cache.settings, policy=Policy.LRU)
     cache.configure(by_age, 0)
     cache.check()
@@ -216,8 +218,8 @@ def test_lru_lets_go_of_what_was_not_read_for_longest_planned_or_not() -> None:
 
 
 def test_an_expected_run_outlives_its_time_as_often_as_with_any_policy() -> None:
-    told = Told({A[0]: 5})
-    cache = cache_of(told, 3)
+    forecast = GivenForecast({A[0]: 5})
+    cache = cache_of(forecast, 3)
     cache.configure(
         replace(cache.settings, ttl=replace(ENDLESS, expected_s=10.0), max_requeues=2),
         0,
@@ -229,16 +231,16 @@ def test_an_expected_run_outlives_its_time_as_often_as_with_any_policy() -> None
 
 
 def test_a_run_that_was_read_for_the_last_time_goes_like_any_other() -> None:
-    cache = cache_of(Told({A[0]: 1, A[1]: 5}), 2)
+    cache = cache_of(GivenForecast({A[0]: 1, A[1]: 5}), 2)
     assert cache.mark_read(A[0], 0) == 0
     cache.check()
     assert keys(cache.evict(1, 0)) == [A[0]]
 
 
 def test_what_becomes_mapped_or_unmapped_is_known_to_the_next_decision() -> None:
-    told = Told({A[0]: 9, B[0]: 8, C: 1})
-    cache = cache_of(told, 2, {A[0]: 1, B[0]: 1})
-    told.ticks[C] = 8.5
+    forecast = GivenForecast({A[0]: 9, B[0]: 8, C: 1})
+    cache = cache_of(forecast, 2, {A[0]: 1, B[0]: 1})
+    forecast.ticks[C] = 8.5
     [farthest] = [run for run in cache.runs() if run.key == A[0]]
     cache.pin(farthest)
     assert not cache.reserve(1, 0, C)[0]
@@ -247,13 +249,13 @@ def test_what_becomes_mapped_or_unmapped_is_known_to_the_next_decision() -> None
 
 
 def examined(held: int) -> list[int]:
-    """The work of each of some decisions in a cache that holds so many runs.
+    """The work of each of some decisions in a cache that holds this number of runs.
 
     Readers stand before runs 60, 100, 140 and 190; the cache holds all from 200 on.
     """
-    foreseen = Exactly({"a": [40, 0, -40, -90]}, runs=held + 200, tick=100)
+    exact = ExactForecast({"a": [40, 0, -40, -90]}, runs=held + 200, tick=100)
     settings = Settings(held, held, ENDLESS, Policy.NEXT_READ)
-    cache: RunCache[None] = RunCache(settings, foreseen)
+    cache: RunCache[None] = RunCache(settings, exact)
     for index in range(200, held + 200):
         cache.reserve(1, 0, key(index))
         cache.insert(key(index), None, slot=Slot(1), expected_reads=4, now_s=0)
@@ -276,27 +278,27 @@ def test_a_decision_costs_the_same_however_much_is_held() -> None:
     assert max(work) <= 3 * (4 + 1)  # topics, and a run for each breakpoint
 
 
-def misses(cache: RunCache[None], foreseen: Exactly, takes: list[RunKey]) -> int:
-    """Let the readers of `foreseen` read through a cache; count what is loaded."""
+def misses(cache: RunCache[None], exact: ExactForecast, takes: list[RunKey]) -> int:
+    """Let the readers of `exact` read through a cache; count what is loaded."""
     loads = 0
     steps = iter(takes)
     reads_left: dict[RunKey, int] = {}
     for where in takes:
         reads_left[where] = reads_left.get(where, 0) + 1
-    last = max(start for starts in foreseen.readers.values() for start in starts)
-    for tick in range(last + foreseen.runs):
-        foreseen.tick = tick
-        foreseen.taken.clear()
-        for topic, starts in foreseen.readers.items():
+    last = max(start for starts in exact.readers.values() for start in starts)
+    for tick in range(last + exact.runs):
+        exact.tick = tick
+        exact.taken.clear()
+        for topic, starts in exact.readers.items():
             for index, start in enumerate(starts):
-                at = foreseen.tick - start
-                if not 0 <= at < foreseen.runs:
+                at = exact.tick - start
+                if not 0 <= at < exact.runs:
                     continue
                 where = next(steps)
                 assert where == key(at, topic=topic)
-                foreseen.taken.add((topic, index, at))
+                exact.taken.add((topic, index, at))
                 reads_left[where] -= 1
-                for name in foreseen.readers:  # time has passed for all
+                for name in exact.readers:  # time has passed for all
                     cache.readers_moved(name)
                 if cache.get(where, 0.0) is None:
                     loads += 1
@@ -314,14 +316,14 @@ def misses(cache: RunCache[None], foreseen: Exactly, takes: list[RunKey]) -> int
     return loads
 
 
-def takes_of(foreseen: Exactly) -> list[RunKey]:
-    last = max(start for starts in foreseen.readers.values() for start in starts)
+def takes_of(exact: ExactForecast) -> list[RunKey]:
+    last = max(start for starts in exact.readers.values() for start in starts)
     return [
         key(tick - start, topic=topic)
-        for tick in range(last + foreseen.runs)
-        for topic, starts in foreseen.readers.items()
+        for tick in range(last + exact.runs)
+        for topic, starts in exact.readers.items()
         for start in starts
-        if 0 <= tick - start < foreseen.runs
+        if 0 <= tick - start < exact.runs
     ]
 
 
@@ -341,17 +343,17 @@ def least_misses(takes: list[RunKey], fit: int) -> int:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_who_knows_the_readers_exactly_reads_hardly_more_than_min(seed: int) -> None:
+def test_with_an_exact_forecast_hardly_more_is_read_than_by_min(seed: int) -> None:
     rng = random.Random(seed)
     runs = rng.randint(5, 25)
     readers = {
         name: sorted(rng.randrange(0, 2 * runs) for _ in range(rng.randint(2, 5)))
         for name in "abcd"[: rng.randint(1, 4)]
     }
-    takes = takes_of(Exactly(readers, runs))
+    takes = takes_of(ExactForecast(readers, runs))
     for fit in (2, len(set(takes)) // 4, len(set(takes)) // 2, len(set(takes))):
         settings = Settings(fit, 10_000, ENDLESS, Policy.NEXT_READ)
-        foreseen = Exactly(readers, runs)
-        loads = misses(RunCache(settings, foreseen), foreseen, takes)
+        exact = ExactForecast(readers, runs)
+        loads = misses(RunCache(settings, exact), exact, takes)
         least = least_misses(takes, fit)
         assert least <= loads <= 1.1 * least

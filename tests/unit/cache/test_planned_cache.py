@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from cache_cases import PULSAR, key
 
 from sparkcache.cache import PlannedCache, Policy, Settings
 from sparkcache.demand import (
@@ -16,6 +15,7 @@ from sparkcache.demand import (
     ReaderIdentity,
 )
 from sparkcache.model import Position, ReadToken, RunKey, Slot
+from tests.unit.cache.cache_cases import PULSAR, key
 
 TTL = replace(PULSAR, create_s=1e9, expected_s=1e9)
 SETTINGS = Settings(4, 100, TTL, Policy.NEXT_READ)
@@ -39,7 +39,7 @@ def load(cache: PlannedCache[None], where: RunKey) -> bool:
     if fits:
         cache.insert(where, None, slot=Slot(1), now_s=0.0)
     cache.check(0.0)
-    return fits
+    return fits is not None
 
 
 def read(
@@ -98,7 +98,7 @@ def test_the_end_of_a_plan_lets_go_of_what_nobody_else_waits_for() -> None:
     assert held(cache) == {key(0, topic="b")}
 
 
-def test_where_runs_shall_outlive_their_last_read_they_do() -> None:
+def test_runs_outlive_their_last_read_if_they_are_configured_to() -> None:
     cache: PlannedCache[None] = PlannedCache(
         replace(SETTINGS, drop_after_last_read=False)
     )

@@ -6,7 +6,6 @@ from dataclasses import replace
 from math import inf
 
 import hypothesis.strategies as st
-from effort import tries
 from hypothesis import settings as hypothesis_settings
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -25,6 +24,7 @@ from sparkcache.demand import (
     ReaderIdentity,
 )
 from sparkcache.model import Ledger, ObjectId, Position, ReadToken, Run, RunKey, Slot
+from tests.effort import tries
 
 RUNS = 24  # of a topic, of one entry and 10 stored bytes each; a partition has 8
 PART = 8

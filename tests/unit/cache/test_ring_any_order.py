@@ -6,13 +6,13 @@ from math import inf
 from typing import TYPE_CHECKING
 
 import hypothesis.strategies as st
-from cache_cases import ledger
-from effort import tries
 from hypothesis import settings as hypothesis_settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from sparkcache.cache import CachedRun, Residency, Ring, RingCache, Settings, Ttl
 from sparkcache.model import Run, RunKey
+from tests.effort import tries
+from tests.unit.cache.cache_cases import ledger
 
 if TYPE_CHECKING:
     from sparkcache.model import Slot

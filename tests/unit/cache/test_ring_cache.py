@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import inf
+from typing import Any
 
 import pytest
-from cache_cases import key, keys, put
 
 from sparkcache.cache import Ring, RingCache, Settings, Ttl, resolve_ring
 from sparkcache.model import Segment, Slot
+from tests.unit.cache.cache_cases import key, keys, put
 
 KIB = 1024
 TEN = Settings(10 * KIB, 1_000, Ttl(inf, None, inf))
 BOTH = pytest.mark.parametrize("copies", [True, False], ids=["copied", "listed"])
 
 
-def ring(segment_bytes: int, copies: bool = True, **more: object) -> RingCache[str]:
+def ring(segment_bytes: int, copies: bool = True, **more: Any) -> RingCache[str]:
     settings = replace(TEN, ring=Ring(segment_bytes, copies), **more)
     return RingCache(settings)
 
@@ -38,7 +39,7 @@ def numbers(cache: RingCache[str]) -> list[int]:
         pytest.param(2 * KIB, 10, range(10), id="5 x 2 kB: ten are all there"),
         pytest.param(2 * KIB, 11, range(2, 11), id="the 11th drops two: 9 are left"),
         pytest.param(2 * KIB, 13, range(4, 13), id="the 13th two more"),
-        pytest.param(10 * KIB, 11, range(10, 11), id="one segment: it begins anew"),
+        pytest.param(10 * KIB, 11, range(10, 11), id="one segment: it begins again"),
     ],
 )
 def test_the_table(segment_bytes: int, puts: int, held: range, copies: bool) -> None:
@@ -73,7 +74,7 @@ def test_d1_it_goes_round_many_times(copies: bool) -> None:
 
 
 @BOTH
-def test_d2_what_is_here_already_neither_turns_the_ring_nor_counts_twice(
+def test_d2_a_run_that_is_held_neither_turns_the_ring_nor_counts_twice(
     copies: bool,
 ) -> None:
     cache = ring(5 * KIB, copies)
@@ -88,7 +89,7 @@ def test_d2_what_is_here_already_neither_turns_the_ring_nor_counts_twice(
     assert numbers(cache) == list(range(10)), "no room was lost to them"
 
 
-def test_d3_what_fails_leaves_the_offset_where_it_was() -> None:
+def test_d3_a_failed_insert_leaves_the_offset_where_it_was() -> None:
     cache = ring(5 * KIB)
     put(cache, key(0), KIB)
     for _ in range(3):
@@ -134,7 +135,7 @@ def test_d6_another_size_is_taken_up_while_it_runs(copies: bool) -> None:
 
 
 @pytest.mark.parametrize("max_bytes", [256 << 20, 1 << 30, 100 << 30])
-def test_d7_a_turn_gives_up_a_small_part(max_bytes: int) -> None:
+def test_d7_a_turn_evicts_a_small_part(max_bytes: int) -> None:
     segments = resolve_ring(max_bytes, 0)
     cache: RingCache[str] = RingCache(replace(TEN, max_bytes=max_bytes, ring=segments))
     size_bytes = segments.segment_bytes // 640 * 64
@@ -175,7 +176,7 @@ def test_segments_are_whole_pages_and_no_more_than_there_are_descriptors_for() -
 # Copied
 
 
-def test_runs_lie_one_behind_the_other_at_multiples_of_64_bytes() -> None:
+def test_runs_follow_each_other_at_multiples_of_64_bytes() -> None:
     cache = ring(KIB)
     slots = [cache.reserve(size_bytes, 0)[0] for size_bytes in (1, 64, 65, 0, 700, 1)]
     assert slots == [
@@ -271,7 +272,7 @@ def test_a_segment_where_look_ups_find_nothing_is_passed_over_if_in_use(
     cache.check()
 
 
-def test_room_given_back_is_forgotten_when_a_segment_begins_anew() -> None:
+def test_room_given_back_is_forgotten_when_a_segment_is_reused() -> None:
     cache = ring(10 * KIB)
     first, _ = cache.reserve(KIB, 0)
     put(cache, key(1), KIB)
@@ -339,7 +340,7 @@ def test_a_segment_beyond_a_lowered_limit_is_given_up_and_not_used_again() -> No
     assert cache.held_bytes == 5 * KIB
 
 
-def test_a_ring_of_another_segment_size_is_made_anew_as_it_turns() -> None:
+def test_a_ring_takes_up_another_segment_size_as_it_turns() -> None:
     cache = ring(2 * KIB)
     for index in range(10):
         put(cache, key(index), KIB)

@@ -5,10 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from cache_cases import HOUR, PULSAR, ROOMY, cache_of, key, keys, put
 
 from sparkcache.cache import Residency, RunCache
 from sparkcache.model import Slot
+from tests.unit.cache.cache_cases import (
+    HOUR,
+    PULSAR,
+    ROOMY,
+    cache_of,
+    key,
+    keys,
+    put,
+)
 
 
 def three(max_requeues: int = 5) -> RunCache[str]:
@@ -92,7 +100,7 @@ def test_accessing_spares_nothing_unless_asked_for() -> None:
     assert keys(cache.evict(1, 0)) == [key(0)]
 
 
-def test_being_spared_begins_the_time_anew() -> None:
+def test_the_time_of_a_spared_run_begins_again() -> None:
     cache = cache_of(ttl=PULSAR)
     put(cache, key(0), expected_reads=1)
     put(cache, key(1))
@@ -255,7 +263,7 @@ def test_removal_takes_expected_runs_too_and_reservations_stay() -> None:
     assert cache.insert(key(1), "", slot=Slot(7), expected_reads=0, now_s=0)
 
 
-def test_the_state_is_told_in_one_line() -> None:
+def test_repr_shows_the_state_in_one_line() -> None:
     cache = cache_of(5, 6)
     run = cache.peek(key(0), 0)
     assert run is not None

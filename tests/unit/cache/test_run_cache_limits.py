@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
-from cache_cases import HOUR, KILO, PULSAR, cache_of, key, keys, put
 
 from sparkcache.cache import Residency, RunCache
 from sparkcache.model import Slot
+from tests.unit.cache.cache_cases import HOUR, KILO, PULSAR, cache_of, key, keys, put
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @pytest.mark.parametrize(
@@ -133,10 +137,11 @@ def test_reservations_are_needed_and_can_be_given_back() -> None:
     assert cache.reserve(8, 0)[0]
     cache.unreserve(Slot(7))
     assert cache.held_bytes == 8
-    for call in (
+    calls: list[Callable[[], object]] = [
         lambda: cache.unreserve(Slot(7)),
         lambda: cache.insert(key(0), "", slot=Slot(7), expected_reads=0, now_s=0),
-    ):
+    ]
+    for call in calls:
         with pytest.raises(ValueError, match="no reservation of 7 bytes"):
             call()
     assert cache.peek(key(0), 0) is None

@@ -6,8 +6,6 @@ from dataclasses import replace
 from math import inf
 
 import pytest
-from cache_cases import PULSAR
-from cache_cases import key as key_of
 
 from sparkcache.cache import PlannedCache, Policy, Settings
 from sparkcache.demand import (
@@ -19,6 +17,8 @@ from sparkcache.demand import (
     ReaderIdentity,
 )
 from sparkcache.model import Position, ReadToken, RunKey, Slot
+from tests.unit.cache.cache_cases import PULSAR
+from tests.unit.cache.cache_cases import key as key_of
 
 TTL = replace(PULSAR, create_s=1e9, after_read_s=5.0, expected_s=1e9)
 SETTINGS = Settings(8, 100, TTL, Policy.NEXT_READ, continue_s=30.0)
@@ -140,7 +140,7 @@ def test_streams_at_different_positions_share_runs() -> None:
     assert world.held() == set()
 
 
-def test_a_stream_that_begins_soon_behind_another_finds_what_that_has_read() -> None:
+def test_a_stream_that_begins_soon_after_another_finds_what_it_has_read() -> None:
     """Unlike a plan, a cursor knows of nobody else."""
     world = World()
     assert world.batch(A, 1, 0, 40) == [0, 1, 2, 3]

@@ -7,10 +7,10 @@ from dataclasses import replace
 from math import inf
 
 import pytest
-from cache_cases import ROOMY, key, put
 
 from sparkcache.cache import RunCache, Ttl
 from sparkcache.model import RunKey
+from tests.unit.cache.cache_cases import ROOMY, key, put
 
 SEEDS = 24
 STEPS = 5_000

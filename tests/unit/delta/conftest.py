@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from lake import Lake
+
+from tests.unit.delta.lake import Lake
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from streamed_table import Table
+    from tests.unit.delta.streamed_table import Table
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -30,6 +31,6 @@ def lake(tmp_path: Path) -> Lake:
 
 @pytest.fixture
 def table(lake: Lake) -> Table:
-    from streamed_table import Table  # needs Spark 4.2
+    from tests.unit.delta.streamed_table import Table  # needs Spark 4.2
 
     return Table(lake)

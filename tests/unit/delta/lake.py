@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from sparkcache.model import Loss
 
 CONNECTOR = DeltaConnector()
+RUN_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -47,14 +48,14 @@ class Lake:
         return discover(CONNECTOR, self.storage(), table, pinned)
 
     def read(
-        self, table: str, run_bytes: int = 1 << 20, **options: str
+        self, table: str, run_bytes: int = RUN_BYTES, **options: str
     ) -> tuple[list[dict[str, Any]], list[Loss]]:
         pinned = self.pin(table, **options)
         storage = self.storage()
         return read_topic(CONNECTOR, storage, table, pinned, run_bytes=run_bytes)
 
     def rows(self, table: str, **options: str) -> list[dict[str, Any]]:
-        rows, losses = self.read(table, **options)
+        rows, losses = self.read(table, RUN_BYTES, **options)
         assert not losses
         return rows
 

@@ -19,10 +19,9 @@ from sparkcache.source.streaming.change_reader import ChangeReader
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lake import Lake
-
     from sparkcache.source.batch.partitions import Piece
     from sparkcache.source.batch.scan_partition import ScanPartition
+    from tests.unit.delta.lake import Lake
 
 ALL = ReadAllAvailable()
 ROWS = 10

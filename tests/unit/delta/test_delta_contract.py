@@ -14,7 +14,7 @@ from sparkcache.testing import check_connector
 from sparkcache_delta import DeltaConnector
 
 if TYPE_CHECKING:
-    from lake import Lake
+    from tests.unit.delta.lake import Lake
 
 CONNECTOR = DeltaConnector()
 

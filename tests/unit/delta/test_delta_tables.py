@@ -18,7 +18,7 @@ from sparkcache.testing.reading import discover
 from sparkcache_delta import DeltaConnector, pinned_files
 
 if TYPE_CHECKING:
-    from lake import Lake
+    from tests.unit.delta.lake import Lake
 
 CONNECTOR = DeltaConnector()
 
@@ -102,7 +102,7 @@ def test_wrong_options(lake: Lake, options: dict[str, str], says: str) -> None:
         lake.pin("t", **options)
 
 
-def test_tables_that_are_not_there(lake: Lake) -> None:
+def test_missing_tables(lake: Lake) -> None:
     lake.write("t", numbers(0, 10))
     with pytest.raises(ConfigError, match="neither a Delta table nor a Parquet file"):
         lake.pin("nothing")
@@ -134,7 +134,7 @@ def test_a_table_in_the_root_itself(lake: Lake) -> None:
     assert CONNECTOR.topic_name("./sales//orders/") == "sales/orders"
 
 
-def test_a_file_that_is_gone_or_another(lake: Lake) -> None:
+def test_a_file_that_is_gone_or_was_replaced(lake: Lake) -> None:
     lake.write("t", numbers(0, 1000))
     (path,) = (lake.directory / "t").glob("*.parquet")
     snapshot = lake.snapshot("t")
@@ -275,7 +275,7 @@ def test_what_is_read_is_planned_without_the_log(lake: Lake, where: str) -> None
     assert discover(CONNECTOR, lake.storage(), "t", options) == read
 
 
-def test_of_many_files_the_log_is_read_when_it_is_planned(
+def test_the_log_of_many_files_is_read_at_planning(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pinned_files, "MOST", 2)

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
-from streamed_table import batches
 
 from sparkcache.errors import ConfigError
+from tests.unit.delta.streamed_table import batches
 
 if TYPE_CHECKING:
-    from lake import Lake
-    from streamed_table import Table
+    from tests.unit.delta.lake import Lake
+    from tests.unit.delta.streamed_table import Table
 
 ELEVEN = datetime(2026, 7, 31, 11, 0, 0, 5, UTC)
 FOUR_HOURS_LATER = ELEVEN.replace(hour=15)
@@ -61,7 +61,7 @@ def test_files_are_chosen_by_times_in_the_zone(lake: Lake) -> None:
     assert [row["id"] for row in local] == [0]
 
 
-def test_times_that_say_their_zone_need_none(lake: Lake) -> None:
+def test_times_with_a_zone_need_no_option(lake: Lake) -> None:
     write(lake, ELEVEN, FOUR_HOURS_LATER)
     say_zone(lake, 0)
     with pytest.raises(ConfigError, match="partition column at has times without"):
@@ -83,7 +83,7 @@ def test_the_same_time_both_ways(lake: Lake) -> None:
     assert len(lake.rows("t", timeZone=ZURICH, columns="id")) == 2
 
 
-def test_a_time_that_is_none_in_the_zone(lake: Lake) -> None:
+def test_a_time_out_of_range_in_the_zone(lake: Lake) -> None:
     write(lake, datetime.max.replace(tzinfo=UTC))
     assert lake.rows("t", timeZone="UTC")[0]["at"] == datetime.max.replace(tzinfo=UTC)
     with pytest.raises(ConfigError, match="is out of range in this zone"):
@@ -99,7 +99,7 @@ def test_a_stream_takes_times_in_the_zone(lake: Lake, table: Table) -> None:
     assert [row["at"] for row in found] == [FOUR_HOURS_LATER] * 2
 
 
-def test_a_stream_that_comes_to_need_a_zone_fails(lake: Lake, table: Table) -> None:
+def test_a_stream_that_needs_a_zone_later_fails(lake: Lake, table: Table) -> None:
     write(lake, ELEVEN)
     say_zone(lake, 0)
     stream = table.stream()

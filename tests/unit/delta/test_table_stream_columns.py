@@ -10,13 +10,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
-from streamed_table import ALL, Table, batches
 
 from sparkcache.errors import SourceError
 from sparkcache_delta.evolution import changed, lost
+from tests.unit.delta.streamed_table import ALL, Table, batches
 
 if TYPE_CHECKING:
-    from lake import Lake
+    from tests.unit.delta.lake import Lake
 
 
 def test_columns_that_are_added_later(table: Table) -> None:
@@ -34,7 +34,7 @@ def test_columns_that_are_added_later(table: Table) -> None:
         assert table.ids(fits, end, last) == list(range(10, 20))
 
 
-def test_columns_that_are_gone_since(table: Table) -> None:
+def test_columns_that_were_dropped(table: Table) -> None:
     table.append(shop="eu")
     start = table.stream(startingVersion="0").initialOffset()
     rows = pa.table({"id": range(5)})
@@ -106,7 +106,7 @@ class MappedTable:
         }
 
 
-def test_columns_that_are_called_otherwise_since(table: Table, lake: Lake) -> None:
+def test_columns_that_were_renamed(table: Table, lake: Lake) -> None:
     """What was known of a file by its columns' old names, is known by the new ones."""
     mapped = MappedTable(lake)
     mapped.commit({"c1": "day", "c2": "b", "c3": "c"}, days="12")
@@ -157,7 +157,7 @@ def struct(**fields: pa.DataType) -> pa.DataType:
     ],
     ids=str,
 )
-def test_columns_that_have_become_others(
+def test_columns_whose_type_has_changed(
     earlier: pa.DataType, now: pa.DataType, is_lost: bool
 ) -> None:
     before, after = pa.schema([("a", earlier)]), pa.schema([("a", now)])

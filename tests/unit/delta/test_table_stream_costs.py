@@ -6,20 +6,19 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from streamed_table import ROWS, Table, batches
-from vector_table import VectorTable
 
 from sparkcache.errors import SourceError
 from sparkcache.testing.s3_server import S3Server
 from sparkcache_delta.footers import AT_ONCE
+from tests.unit.delta.streamed_table import ROWS, Table, batches
+from tests.unit.delta.vector_table import VectorTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from lake import Lake
-
     from sparkcache.source.streaming.change_reader import ChangeReader
+    from tests.unit.delta.lake import Lake
 
 
 class StoredTable:
@@ -111,7 +110,7 @@ def test_a_stream_goes_on_where_footers_could_not_be_read(
 def test_files_that_are_looked_up_later_are_planned_with_the_first(
     table: Table,
 ) -> None:
-    """A file that was written before others may be committed behind them."""
+    """A file that was written before others may be committed after them."""
     table.appends(AT_ONCE + 1)
     reader = table.stream(maxRowsPerTrigger="1")
     start = reader.initialOffset()
@@ -155,7 +154,8 @@ def test_rows_that_are_deleted_in_new_files(table: Table) -> None:
     reader = table.stream()
     start, end = batches(reader)
     assert table.ids(reader, start, end) == first
-    for deleted in ([], [0, 9]), ([], []), ([5],):
+    commits: list[tuple[list[int], ...]] = [([], [0, 9]), ([], []), ([5],)]
+    for deleted in commits:
         expected = written.append(*deleted)
         start, end = batches(reader, end)
         assert table.ids(reader, start, end) == expected

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from streamed_table import ALL, ROWS, Table, batches
 
 from sparkcache.errors import ConfigError, SourceError
 from sparkcache.testing.s3_server import S3Server
+from tests.unit.delta.streamed_table import ALL, ROWS, Table, batches
 
 if TYPE_CHECKING:
-    from lake import Lake
+    from tests.unit.delta.lake import Lake
 
 
 def test_rewritten_rows_are_not_new(table: Table) -> None:
@@ -158,15 +158,16 @@ def test_another_table_in_its_place(table: Table, lake: Lake) -> None:
 )
 def test_a_checkpoint_of_another_source(table: Table, offset: Any, says: str) -> None:
     table.append()
+    end: Any = {**offset, "t": None}
     for planned in (
         lambda: table.stream().latestOffset(offset, ALL),
-        lambda: table.stream().partitions(offset, {**offset, "t": None}),
+        lambda: table.stream().partitions(offset, end),
     ):
         with pytest.raises(ConfigError, match=f"{says}.*another checkpointLocation"):
             planned()
 
 
-def test_a_checkpoint_of_what_has_a_name_and_a_table_without(table: Table) -> None:
+def test_a_checkpoint_of_a_named_table_for_a_table_without_a_name(table: Table) -> None:
     table.append()
     reader = table.stream(path=str(table.path), topic="")
     says = rf"and file://{table.path} means another topic: .* the path and options"

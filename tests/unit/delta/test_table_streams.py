@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
-from streamed_table import ROWS, Table, batches
 
 from sparkcache.demand import Consumers
 from sparkcache.errors import ConfigError
@@ -22,11 +21,12 @@ from sparkcache.model import Run, RunKey
 from sparkcache.source.datasource import SparkCacheSource
 from sparkcache.source.streaming import change_offsets
 from sparkcache.source.streaming.query_listener import reached
+from tests.unit.delta.streamed_table import ROWS, Table, batches
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lake import Lake
+    from tests.unit.delta.lake import Lake
 
 
 def test_all_rows_there_are_then_what_is_added(table: Table) -> None:
@@ -38,8 +38,8 @@ def test_all_rows_there_are_then_what_is_added(table: Table) -> None:
         "t": {"table": table_id, "version": 1, "files": 0, "snapshot": True}
     }
     mark = {"table": table_id, "version": 2, "files": 0}
-    behind = {"reached": str(change_offsets.reached(end)["t"])}
-    assert end == {"t": {**mark, **behind, "since": start["t"]}}
+    reached = {"reached": str(change_offsets.reached(end)["t"])}
+    assert end == {"t": {**mark, **reached, "since": start["t"]}}
     assert sorted(table.ids(reader, start, end)) == first
     assert batches(reader, end) == [end]
     more = table.appends(2)
@@ -94,7 +94,7 @@ def test_a_stream_that_starts_by_time_goes_on_with_the_log_it_has(
     time = dated(table) + timedelta(milliseconds=1500)
     reader = table.stream(startingTimestamp=time.isoformat())
     start = reader.initialOffset()
-    for path in table.log[:-1]:  # so that nobody can open it anew
+    for path in table.log[:-1]:  # so that nobody can open it again
         path.unlink()
     start, end = batches(reader, start)
     assert table.ids(reader, start, end) == last
@@ -192,7 +192,7 @@ def test_a_commit_between_looking_and_beginning(table: Table) -> None:
     assert len(table.ids(reader, start, end)) == 2 * ROWS
 
 
-def test_rows_that_are_wanted(table: Table) -> None:
+def test_rows_are_selected_by_where(table: Table) -> None:
     table.appends(3)
     reader = table.stream(where="id >= 20", startingVersion="0")
     start, end = batches(reader)

@@ -18,7 +18,7 @@ from sparkcache_delta.table import Bounds
 from sparkcache_delta.where import Where
 
 if TYPE_CHECKING:
-    from lake import Lake
+    from tests.unit.delta.lake import Lake
 
 NAN = float("nan")
 ROWS: dict[str, list[Any]] = {
@@ -111,7 +111,7 @@ def test_bounds_never_hide_a_row(values: list[int | None], comparison: str) -> N
         assert where.may_have({}, None)
 
 
-def test_a_time_that_is_none_in_the_zone() -> None:
+def test_a_time_out_of_range_in_the_zone() -> None:
     options = {"where": "at > '0001-01-01'", "timeZone": "Europe/Zurich"}
     with pytest.raises(ConfigError, match=r"option where=.*out of range"):
         Where.parse(options, BATCH.schema)

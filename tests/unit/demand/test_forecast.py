@@ -5,7 +5,11 @@ from __future__ import annotations
 from math import inf
 
 import pytest
-from forecast_cases import (
+
+from sparkcache.demand import Consumer, Forecast, Plan
+from sparkcache.demand.speed import HALF_LIFE
+from sparkcache.model import Position
+from tests.unit.demand.forecast_cases import (
     RUNS,
     TOPIC,
     WHOLE,
@@ -18,10 +22,6 @@ from forecast_cases import (
     until,
 )
 
-from sparkcache.demand import Consumer, Forecast, Plan
-from sparkcache.demand.speed import HALF_LIFE
-from sparkcache.model import Position
-
 
 def test_a_place_is_read_the_later_the_farther_it_is_from_its_reader() -> None:
     forecast = Forecast()
@@ -33,7 +33,7 @@ def test_a_place_is_read_the_later_the_farther_it_is_from_its_reader() -> None:
     assert until(forecast, 80) == pytest.approx(60.0, rel=0.01)
 
 
-def test_the_nearest_reader_behind_a_place_counts() -> None:
+def test_the_nearest_reader_before_a_place_counts() -> None:
     forecast = Forecast()
     first, second = opened(forecast), opened(forecast, who=reader(stage=1))
     for entry in range(40):
@@ -90,7 +90,7 @@ def test_a_task_that_is_run_twice_leaves_nothing_while_one_attempt_goes_on() -> 
 
 
 @pytest.mark.parametrize("slow_is_first", [True, False])
-def test_who_of_two_attempts_is_nearest_counts(slow_is_first: bool) -> None:
+def test_the_nearest_of_two_attempts_counts(slow_is_first: bool) -> None:
     forecast = Forecast()
     forecast.begin(Plan("p", (WHOLE,)))
     attempts = [opened(forecast, 0, 25, "p") for _ in range(2)]
@@ -118,9 +118,7 @@ def test_an_attempt_given_up_because_another_was_faster_leaves_nothing() -> None
 def test_a_consumer_that_died_is_expected_later_and_later(is_closed: bool) -> None:
     forecast = Forecast()
     forecast.begin(Plan("p", (WHOLE,)))
-    forecast.close(
-        opened(forecast, 0, RUNS, who=reader(stage=9))
-    )  # tells what is where
+    forecast.close(opened(forecast, 0, RUNS, who=reader(stage=9)))  # says what is where
     died = opened(forecast, 0, 25, "p")
     read(forecast, died, 0, 20)
     if is_closed:
@@ -148,7 +146,7 @@ def test_a_consumer_that_has_not_begun_is_expected_from_its_start_on() -> None:
     assert until(forecast, 80) == inf
 
 
-def test_a_plan_that_is_never_carried_out_drifts_away() -> None:
+def test_an_unused_plan_is_expected_later_and_later() -> None:
     forecast = Forecast()
     forecast.begin(Plan("never", (WHOLE,)))
     busy = forecast.open(
@@ -240,7 +238,7 @@ def test_where_spark_reads_less_than_planned_nothing_outlives_the_plan() -> None
     assert is_like_new(forecast)
 
 
-def test_plans_of_one_topic_are_counted_each_for_itself() -> None:
+def test_plans_of_one_topic_are_counted_separately() -> None:
     forecast = Forecast()
     forecast.begin(Plan("outer", (WHOLE, WHOLE)))
     forecast.begin(Plan("inner", (WHOLE,)))

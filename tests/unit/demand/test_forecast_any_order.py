@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import hypothesis.strategies as st
-from effort import tries
-from forecast_cases import RUNS, TOPIC, WHOLE, is_like_new, key, opened, reader
 from hypothesis import settings as hypothesis_settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from sparkcache.demand import Consumer, Consumers, Forecast, PartitionRead, Plan
 from sparkcache.model import Position, ReadToken, RunKey
+from tests.effort import tries
+from tests.unit.demand.forecast_cases import (
+    RUNS,
+    TOPIC,
+    WHOLE,
+    is_like_new,
+    key,
+    opened,
+    reader,
+)
 
 
 class ForecastMachine(RuleBasedStateMachine):

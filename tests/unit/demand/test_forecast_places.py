@@ -5,7 +5,6 @@ from __future__ import annotations
 from math import inf
 
 import pytest
-from forecast_cases import TOPIC, WHOLE
 
 from sparkcache.demand import (
     ExtentOffset,
@@ -17,6 +16,7 @@ from sparkcache.demand import (
 from sparkcache.demand.speed import HALF_LIFE, Speed
 from sparkcache.demand.topic_layout import TopicLayout
 from sparkcache.model import Ledger, ObjectId, Position, ReadToken, Run, RunKey
+from tests.unit.demand.forecast_cases import TOPIC, WHOLE
 
 
 def test_entries_of_an_extent_are_taken_to_be_of_one_size() -> None:
@@ -139,7 +139,7 @@ def test_speed_is_a_share_in_what_goes_on() -> None:
     assert seldom.at(tick) == pytest.approx(10.0, rel=0.05)
 
 
-def test_who_stands_still_is_thought_slower_and_slower() -> None:
+def test_a_reader_that_stands_still_is_estimated_slower_and_slower() -> None:
     speed = Speed(0)
     assert speed.at(0) is None
     for tick in range(1, HALF_LIFE):

@@ -41,7 +41,7 @@ class Peer:
 
 
 def nothing() -> None:
-    """Nobody asked to be told."""
+    """Nobody waits for the end."""
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def mapped(segments: Segments, segment: Segment) -> MappedSegments:
 
 
 def write(segments: Segments, *runs: DecodedRun) -> list[Slot]:
-    """Write runs one behind the other into the first segment."""
+    """Write runs one after the other into the first segment."""
     writer = WritableSegments()
     fd = segments.to_write(FIRST, writer)
     assert fd is not None
@@ -85,21 +85,23 @@ def test_runs_come_back_as_they_were(segments: Segments) -> None:
         assert (found.batches, found.losses) == (run.batches, run.losses)
 
 
-def test_nothing_is_copied_and_the_end_of_each_run_is_told(segments: Segments) -> None:
+def test_nothing_is_copied_and_the_release_of_each_run_is_reported(
+    segments: Segments,
+) -> None:
     reader = mapped(segments, FIRST)
     slots = write(segments, run_of(0), run_of(1000))
-    told: list[int] = []
+    released: list[int] = []
     before = pa.total_allocated_bytes()
-    first = reader.read(slots[0], lambda: told.append(0))
-    second = reader.read(slots[1], lambda: told.append(1))
+    first = reader.read(slots[0], lambda: released.append(0))
+    second = reader.read(slots[1], lambda: released.append(1))
     assert pa.total_allocated_bytes() - before < 1000
     column = first.batches[0].column(1).slice(10, 1)
     del first
-    assert told == []
+    assert released == []
     del second
-    assert told == [1]
+    assert released == [1]
     del column
-    assert told == [1, 0]
+    assert released == [1, 0]
 
 
 def test_a_batch_outlives_segments_and_descriptors(segments: Segments) -> None:
@@ -191,13 +193,15 @@ def test_what_readers_map_stays_when_the_node_ends(segments: Segments) -> None:
         pytest.param(Slot(4096, FIRST, 512 << 10), id="where nothing was written"),
     ],
 )
-def test_what_is_not_there_is_an_error_and_told(segments: Segments, slot: Slot) -> None:
+def test_a_missing_slot_is_an_error_and_is_released(
+    segments: Segments, slot: Slot
+) -> None:
     reader = mapped(segments, FIRST)
-    told: list[str] = []
+    released: list[str] = []
     with pytest.raises(CacheUnavailable):
-        reader.read(slot, lambda: told.append("gone"))
+        reader.read(slot, lambda: released.append("gone"))
     gc.collect()
-    assert told == ["gone"]
+    assert released == ["gone"]
 
 
 def test_what_may_shrink_is_not_mapped() -> None:
@@ -224,7 +228,7 @@ def test_a_segment_that_cannot_be_created_leaves_nothing(
     assert FIRST not in segments
 
 
-def test_a_writer_forgets_what_it_is_told_to(segments: Segments) -> None:
+def test_a_writer_forgets_segments_on_request(segments: Segments) -> None:
     writer = WritableSegments()
     fd = segments.to_write(FIRST, writer)
     assert fd is not None

@@ -116,7 +116,7 @@ class FakePeer:
 
 
 class FakeLoader(FakePeer):
-    """Does what it is told, one step at a time."""
+    """Does its work one step at a time."""
 
     def __init__(self, world: World) -> None:
         super().__init__()
@@ -155,7 +155,7 @@ class FakeLoader(FakePeer):
         return True
 
     def _look_ahead(self) -> None:
-        """Prepare and forget what it is told to."""
+        """Prepare and forget loads, as the node has asked."""
         while self.sent and isinstance(self.sent[0][0], (Prepare, Forget, Unmap)):
             message, _ = self.sent.pop(0)
             match message:
@@ -180,7 +180,7 @@ class FakeLoader(FakePeer):
         self._end()
 
     def die(self) -> None:
-        """Be of no use any more, and yet go on writing; see `end`."""
+        """Stop serving the node, but go on writing; see `end`."""
         self._world.loaders.remove(self)
         self._world.dying.append(self)
         self._world.service.handle(LoaderClosed(self))
@@ -209,6 +209,7 @@ class FakeLoader(FakePeer):
         answer, fd = self.sent.pop(0)
         if fd is not None:
             assert isinstance(answer, Grant)
+            assert answer.slot.segment is not None
             self.segments.add(answer.slot.segment)
         match answer:
             case Grant():
@@ -287,7 +288,8 @@ class Reader(FakePeer):
         assert (fd is None) == (message.segment is None)
         if message.segment is not None:
             self._segments.add(message.segment)
-        assert {slot.segment.number for slot in message.slots} <= self._segments
+        segments = {slot.segment for slot in message.slots}
+        assert all(it is not None and it.number in self._segments for it in segments)
         places = self._every[self._every.index(place) :]
         self._placed = dict(zip(places, message.slots, strict=False))
         self.mapped[place] = self._placed.pop(place)
@@ -366,11 +368,11 @@ class World:
     Attributes:
         tick_s: How far time goes on from one look at the clock to the next.
         loads: Every load that was begun.
-        prepared: Every load that a loader was told to prepare.
+        prepared: Every load that a loader was asked to prepare.
         decoded: First entries of the runs that were decoded, in order.
         open_fds: Descriptors that the service has not closed.
         content: What lies in segments, by number and offset.
-        dying: Loaders that are of no use any more, and have not ended.
+        dying: Loaders that serve the node no more, and have not ended.
 
     """
 
@@ -405,6 +407,7 @@ class World:
 
     def write(self, slot: Slot, key: RunKey | None) -> None:
         """Write a run into a segment, over whatever is there; None: parts of one."""
+        assert slot.segment is not None
         number, size_bytes = slot.segment
         assert slot.offset + slot.size_bytes <= size_bytes
         content = self.content.setdefault(number, {})
@@ -415,6 +418,7 @@ class World:
 
     def read_at(self, slot: Slot) -> RunKey | None:
         """What lies there."""
+        assert slot.segment is not None
         return self.content[slot.segment.number].get(slot.offset)
 
     def loader(self) -> FakeLoader:

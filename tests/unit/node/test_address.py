@@ -48,7 +48,7 @@ def test_paths_of_any_length_are_reached(tmp_path: Path, length: int) -> None:
     address.prepare()
     address.prepare()
     assert stat.S_IMODE(address.directory.stat().st_mode) == 0o700
-    for _ in range(2):  # the second one replaces what was left behind
+    for _ in range(2):  # the second one replaces what the first left
         with closing(address.listen()) as listener, closing(address.connect(1)) as ours:
             theirs, _ = listener.accept()
             with closing(theirs):
@@ -126,7 +126,7 @@ def test_without_a_jvm_the_executor_is_the_parent() -> None:
 
 
 def ends(pid: int, directory: Path, act: object) -> bool:
-    """Tell whether a watch ends after an act, within some seconds."""
+    """Return whether a watch ends after an act, within some seconds."""
     assert callable(act)
 
     async def scenario() -> bool:

@@ -1,11 +1,10 @@
-"""What a node is asked out of order, and what it tells."""
+"""Requests that are out of order, and what a node reports."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import pytest
-from node_world import CONFIG, RUNS, SIZE, TOPIC, FakePeer, World
 
 from sparkcache.demand import Consumer
 from sparkcache.demand import ReaderIdentity as ScanReader
@@ -22,9 +21,10 @@ from sparkcache.node.messages import (
     TopicMetricsReply,
 )
 from sparkcache.node.reader_session import ReaderSession
+from tests.unit.node.node_world import CONFIG, RUNS, SIZE, TOPIC, FakePeer, World
 
 
-def test_who_speaks_another_version_is_refused() -> None:
+def test_a_task_of_another_version_is_refused() -> None:
     world, peer = World(), FakePeer()
     session = ReaderSession(peer)
     scan = Scan("memory://bucket", CONFIG.storage, CONFIG.scan, ())
@@ -41,12 +41,14 @@ def test_who_speaks_another_version_is_refused() -> None:
     "asked",
     [
         pytest.param([(0, 9)], id="a run it did not say it would read"),
-        pytest.param([(1, 0)], id="a stretch there is not"),
-        pytest.param([(-1, 0)], id="a stretch before the first"),
+        pytest.param([(1, 0)], id="an unknown slice"),
+        pytest.param([(-1, 0)], id="a slice before the first"),
         pytest.param([(0, 1), (0, 2)], id="another run before it has got one"),
     ],
 )
-def test_who_asks_out_of_order_is_hung_up_on(asked: list[tuple[int, int]]) -> None:
+def test_a_request_out_of_order_ends_the_connection(
+    asked: list[tuple[int, int]],
+) -> None:
     world = World()
     reader = world.of(0, 9)
     for place in asked:
@@ -65,7 +67,7 @@ def test_nobody_reads_backwards() -> None:
     assert reader.is_closed
 
 
-def test_metrics_are_told() -> None:
+def test_metrics_are_reported() -> None:
     world, peer = World(), FakePeer()
     world.request(GetMetrics(), peer)
     assert peer.sent == [(MetricsReply(world.service.metrics()), None)]
@@ -96,7 +98,9 @@ def test_a_topic_is_counted_with_its_group() -> None:
 
 
 @pytest.mark.parametrize(("start", "stop"), [(0, 0), (5, 3), (-1, 3), (0, RUNS + 1)])
-def test_who_wants_runs_that_there_are_not_is_hung_up_on(start: int, stop: int) -> None:
+def test_opening_runs_that_do_not_exist_ends_the_connection(
+    start: int, stop: int
+) -> None:
     world = World()
     reader = world.of(start, stop)
     assert reader.is_closed

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from node_world import CONFIG, RUNS, SIZE, TOPIC, Reader, World, key, run_slice
-
 from sparkcache.demand import Consumer, Plan
 from sparkcache.model import Position
 from sparkcache.node.messages import Served
+from tests.unit.node.node_world import (
+    CONFIG,
+    RUNS,
+    SIZE,
+    TOPIC,
+    Reader,
+    World,
+    key,
+    run_slice,
+)
 
 
 def batch(world: World, number: int, start: int, stop: int) -> Reader:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import hypothesis.strategies as st
 import pytest
-from effort import tries
 from hypothesis import given, settings
 
 from sparkcache.metrics import Metrics
@@ -31,6 +30,7 @@ from sparkcache.node.messages import (
     Served,
     ToTask,
 )
+from tests.effort import tries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -174,7 +174,7 @@ def open_descriptors() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-class Ear:
+class Listener:
     """The node's side of a connection, and what it hears."""
 
     def __init__(
@@ -218,10 +218,10 @@ def test_the_node_sends_all_however_slowly_it_is_read(
 ) -> None:
     async def scenario() -> None:
         pair = Pair()
-        ear = Ear(pair.ours)
+        listener = Listener(pair.ours)
         fd = new_fd()
         for message, has_fd in messages:
-            ear.channel.send(message, fd if has_fd else None)
+            listener.channel.send(message, fd if has_fd else None)
         os.close(fd)
         receiving: Channel[Message] = Channel(pair.theirs, ToTask)
         loop = asyncio.get_running_loop()
@@ -231,7 +231,7 @@ def test_the_node_sends_all_however_slowly_it_is_read(
             if received is not None:
                 os.close(received)
         receiving.close()
-        await ear.until_closed()
+        await listener.until_closed()
 
     asyncio.run(scenario())
 
@@ -248,31 +248,31 @@ def test_the_node_sends_all_however_slowly_it_is_read(
 def test_whatever_happens_the_node_closes_a_connection_once(
     pair: Pair, last: bytes
 ) -> None:
-    async def scenario() -> Ear:
-        ear = Ear(pair.ours)
+    async def scenario() -> Listener:
+        listener = Listener(pair.ours)
         fd = new_fd()
         for _ in range(3):
             Channel[Any](pair.theirs, ToTask).send(Served(1), fd)
         os.close(fd)
         pair.theirs.sendall(last + frames(Served(9)) if len(last) > 1 else last)
         pair.theirs.close()
-        await ear.until_closed()
-        ear.channel.close()
-        ear.channel.send(Served(1))
+        await listener.until_closed()
+        listener.channel.close()
+        listener.channel.send(Served(1))
         await asyncio.sleep(0)
-        return ear
+        return listener
 
-    ear = asyncio.run(scenario())
-    assert ear.times_closed == 1
-    assert ear.heard[:3] == [Served(1)] * 3
-    assert Served(9) not in ear.heard
+    listener = asyncio.run(scenario())
+    assert listener.times_closed == 1
+    assert listener.heard[:3] == [Served(1)] * 3
+    assert Served(9) not in listener.heard
 
 
 def test_a_patient_connection_ends_when_the_other_side_ends_it(pair: Pair) -> None:
-    async def scenario() -> Ear:
-        ear = Ear(pair.ours, PatientChannel)
+    async def scenario() -> Listener:
+        listener = Listener(pair.ours, PatientChannel)
         receiving: Channel[Message] = Channel(pair.theirs, ToTask)
-        ear.channel.close()
+        listener.channel.close()
         with pytest.raises(BrokenChannelError, match="the peer is gone"):
             receiving.receive()
         fds = open_descriptors()
@@ -282,22 +282,22 @@ def test_a_patient_connection_ends_when_the_other_side_ends_it(pair: Pair) -> No
             await asyncio.sleep(0.01)
         os.close(fd)
         assert open_descriptors() == fds
-        assert ear.times_closed == 0, "it may still map what it was sent"
+        assert listener.times_closed == 0, "it may still map what it was sent"
         receiving.close()
-        await ear.until_closed()
-        return ear
+        await listener.until_closed()
+        return listener
 
-    ear = asyncio.run(scenario())
-    assert (ear.times_closed, ear.heard) == (1, [])
+    listener = asyncio.run(scenario())
+    assert (listener.times_closed, listener.heard) == (1, [])
 
 
-def test_who_sends_is_not_called_back(pair: Pair) -> None:
+def test_close_is_not_reported_within_send(pair: Pair) -> None:
     async def scenario() -> None:
-        ear = Ear(pair.ours)
+        listener = Listener(pair.ours)
         pair.theirs.close()
-        ear.channel.send(Served(1))  # nobody is there
-        ear.channel.send(Refused("x" * (17 << 20)))
-        assert ear.times_closed == 0
-        await ear.until_closed()
+        listener.channel.send(Served(1))  # nobody is there
+        listener.channel.send(Refused("x" * (17 << 20)))
+        assert listener.times_closed == 0
+        await listener.until_closed()
 
     asyncio.run(scenario())

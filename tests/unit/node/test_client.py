@@ -100,7 +100,7 @@ def read(scan: Scan, **changes: Any) -> list[int]:
 
 
 class Node:
-    """A node that answers the first two Takes rightly, and the third as it is told."""
+    """A node that answers two Takes correctly, and the third as the test says."""
 
     def __init__(self, address: Address, third: Callable[[Channel[Any]], None]) -> None:
         self.heard: list[Any] = []
@@ -133,7 +133,9 @@ class Node:
             serve(channel, index)
 
 
-def hand_over(channel: Channel[Any], message: Served | Streamed, fd: int) -> None:
+def hand_over(
+    channel: Channel[Any], message: Served | ServedFromSegment | Streamed, fd: int
+) -> None:
     try:
         channel.send(message, fd)
     finally:
@@ -146,7 +148,7 @@ def serve(channel: Channel[Any], number: int) -> None:
 
 
 def new_segment(*numbers: int) -> tuple[int, tuple[Slot, ...]]:
-    """A segment in which runs lie one behind the other, as a reader gets it."""
+    """A segment in which runs follow each other, as a reader gets it."""
     fd = os.memfd_create("test", os.MFD_ALLOW_SEALING)
     os.ftruncate(fd, SEGMENT.size_bytes)
     seals = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
@@ -300,7 +302,7 @@ def test_a_task_does_not_ask_for_what_it_was_given_already(
             id="nonsense",
         ),
         pytest.param(serve_unsealed, "not sealed", id="a run that is not sealed"),
-        pytest.param(serve_nonsense, "4096 bytes", id="a run that is none"),
+        pytest.param(serve_nonsense, "4096 bytes", id="an invalid run"),
         pytest.param(place_without_segment, "Slot", id="a segment it has not sent"),
         pytest.param(place_beyond_the_end, "Slot", id="beyond a segment's end"),
         pytest.param(place_in_what_may_shrink, "shrink", id="what may shrink"),
@@ -339,7 +341,7 @@ def test_what_the_storage_refused_the_node_is_not_asked_for_again(
         read(scan)
 
 
-def test_a_node_that_ends_before_the_last_word_is_no_concern(
+def test_a_node_that_ends_before_the_last_message_is_ignored(
     scan: Scan, address: Address, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Ending(Node):

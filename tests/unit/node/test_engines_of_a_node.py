@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from node_world import CONFIG, RUNS, SIZE, TOPIC, World, plan, run_slice
 
 from sparkcache.metrics import Metrics
 from sparkcache.node.messages import Grant, Loaded, Served, ServedFromSegment, Streamed
+from tests.unit.node.node_world import CONFIG, RUNS, SIZE, TOPIC, World, plan, run_slice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -112,7 +112,7 @@ def test_a_run_goes_with_its_last_planned_read(
 
 
 @ENGINES
-def test_where_there_is_no_room_runs_are_streamed(
+def test_runs_without_room_are_streamed(
     world_of: Callable[..., World], config: object
 ) -> None:
     world = world_of(config, max_bytes=0)
@@ -174,7 +174,7 @@ def test_once_it_has_the_segments_a_reader_gets_64_runs_at_most(
     assert metrics(world).hits >= RUNS
 
 
-def test_what_is_handed_over_at_once_counts_as_read_when_it_is(
+def test_a_run_that_is_handed_over_ahead_counts_as_read_once_it_is(
     world_of: Callable[..., World],
 ) -> None:
     world = world_of(segment_bytes=RUNS * SIZE)
@@ -238,7 +238,7 @@ def test_a_segment_that_is_read_is_not_written_to(
 
 
 @ENGINES
-def test_what_a_dying_loader_was_granted_is_nobody_elses_until_it_has_ended(
+def test_the_slot_of_a_dying_loader_stays_reserved_until_it_has_ended(
     world_of: Callable[..., World], config: object
 ) -> None:
     world = world_of(config)
@@ -272,7 +272,7 @@ def test_a_segment_that_cannot_be_created_is_no_room(
     assert read(world, 0, 3) == [Served(SIZE)] * 3
 
 
-def test_loaders_unmap_what_is_none_of_the_rings_any_more(
+def test_loaders_unmap_segments_that_left_the_ring(
     world_of: Callable[..., World],
 ) -> None:
     world = world_of(max_bytes=40 * SIZE)
@@ -317,7 +317,7 @@ def test_the_engine_is_changed_while_it_runs(
     world.service.check()
 
 
-def test_a_loader_that_hands_over_what_it_was_not_granted_is_let_go(
+def test_a_loader_that_delivers_what_it_was_not_granted_is_dismissed(
     world_of: Callable[..., World],
 ) -> None:
     world = world_of()

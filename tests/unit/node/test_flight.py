@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from node_world import CONFIG, ROOT, STORED, key, ledger, run_slice
 
 from sparkcache.fetch import Scan
 from sparkcache.node.load_job import lay_out
 from sparkcache.node.offsets import Offsets
+from tests.unit.node.node_world import CONFIG, ROOT, STORED, key, ledger, run_slice
 
 ALL = set(range(10))
 

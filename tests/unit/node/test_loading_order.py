@@ -1,15 +1,14 @@
-"""What loaders do next: for who waits, and then ahead of readers, so far."""
+"""What loaders do next: load for readers that wait, then ahead of readers."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from node_world import CONFIG, RUNS, SIZE, World, key, run_slice
-
 from sparkcache.node.messages import Served
+from tests.unit.node.node_world import CONFIG, RUNS, SIZE, World, key, run_slice
 
 
-def test_readers_are_read_ahead_of_so_far_and_no_farther() -> None:
+def test_read_ahead_is_limited_for_each_reader() -> None:
     world = World(replace(CONFIG, read_ahead_bytes=5 * SIZE))
     world.loader()
     reader = world.of(0, 50)
@@ -20,7 +19,7 @@ def test_readers_are_read_ahead_of_so_far_and_no_farther() -> None:
     assert world.loaded() == [(0, RUNS - 1)]
 
 
-def test_all_readers_together_are_read_ahead_of_a_quarter_of_the_cache() -> None:
+def test_read_ahead_of_all_readers_takes_a_quarter_of_the_cache() -> None:
     world = World(replace(CONFIG, max_bytes=32 * SIZE))
     for number in range(4):
         world.loader()
@@ -53,10 +52,10 @@ def test_evicted_runs_do_not_count_as_ahead() -> None:
     world.configure(replace(CONFIG, read_ahead_bytes=3 * SIZE))
     world.tick()
     world.settle()
-    assert world.held() == {0, 1, 5}  # two are mapped; three in vain are a lesson
+    assert world.held() == {0, 1, 5}  # two are mapped; wasted loads teach it
 
 
-def test_the_next_stretch_is_loaded_before_it_is_asked_for() -> None:
+def test_the_next_slice_is_loaded_before_it_is_asked_for() -> None:
     world = World()
     world.loader()
     reader = world.reader(run_slice(0, 0, 2, runs=2), run_slice(1, 0, 2, runs=2))
@@ -85,7 +84,7 @@ def test_a_load_far_ahead_gives_way_to_one_that_is_waited_for() -> None:
     assert len(world.decoded) == len(set(world.decoded)) * 2
 
 
-def test_one_that_is_waited_for_displaces_one() -> None:
+def test_a_load_that_is_waited_for_displaces_one() -> None:
     world = World(replace(CONFIG, read_ahead_bytes=2 * SIZE))
     for number in range(3):
         world.loader()

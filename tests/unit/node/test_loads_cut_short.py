@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from node_world import CONFIG, FAILURE, RUNS, SIZE, World
 
 from sparkcache.node.messages import KeepAlive, Refused, Served, Streamed
+from tests.unit.node.node_world import CONFIG, FAILURE, RUNS, SIZE, World
 
 
-def test_a_failed_load_is_made_once_more_then_every_waiter_is_told() -> None:
+def test_a_failed_load_is_repeated_once_then_all_waiters_get_the_error() -> None:
     world = World()
     loader = world.loader()
     readers = [world.of(0, 9), world.of(0, 9), world.of(4, 9)]
@@ -27,7 +27,7 @@ def test_a_failed_load_is_made_once_more_then_every_waiter_is_told() -> None:
     assert world.service.metrics().failures == 2
 
 
-def test_a_load_that_fails_for_the_first_time_is_of_no_concern() -> None:
+def test_a_load_that_fails_once_is_repeated() -> None:
     world = World()
     loader = world.loader()
     reader = world.of(0, 9)
@@ -75,7 +75,7 @@ def test_a_load_that_nobody_wants_any_more_is_given_up() -> None:
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3], ids=["reading", "granted", "delivered"])
-def test_a_dead_loader_is_made_good_for_once(steps: int) -> None:
+def test_the_load_of_a_dead_loader_is_repeated_once(steps: int) -> None:
     world = World()
     reader = world.of(0, 2)
     reader.ask()
@@ -103,7 +103,7 @@ def test_a_loader_that_dies_twice_refuses() -> None:
     assert world.service.metrics().held_bytes == 0
 
 
-def test_a_loader_that_dies_before_the_pipe_is_there_is_made_good_for() -> None:
+def test_the_load_of_a_loader_that_dies_before_its_pipe_is_open_is_repeated() -> None:
     world = World(replace(CONFIG, max_bytes=0))
     loader = world.loader()
     first, second = world.of(0, 1), world.of(0, 1)
@@ -165,7 +165,7 @@ def test_without_loaders_nobody_waits_for_ever() -> None:
     world.service.check()
 
 
-def test_who_waits_is_told_to_be_patient() -> None:
+def test_a_waiting_task_gets_keep_alives() -> None:
     world = World()
     waiting, partition_read = world.of(0, 9), world.of(0, 9)
     waiting.ask()

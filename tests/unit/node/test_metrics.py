@@ -6,11 +6,11 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from node_world import CONFIG, RUNS, SIZE, STORED, World, plan
 
 from sparkcache.metric_definition import Kind
 from sparkcache.metrics import METRICS, Metrics
 from sparkcache.node.messages import Ended
+from tests.unit.node.node_world import CONFIG, RUNS, SIZE, STORED, World, plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,7 +72,7 @@ def test_what_the_first_reader_finds_loaded_ahead_is_no_hit() -> None:
     assert world.service.metrics().hits == 1
 
 
-def test_what_is_in_flight_and_pinned_is_told() -> None:
+def test_what_is_in_flight_and_pinned_is_reported() -> None:
     world = world_of()
     reader = world.of(0, 2)
     reader.ask()
@@ -157,7 +157,7 @@ def test_requeues_by_reason() -> None:
     assert world.service.metrics().requeued_by_size > 0
 
 
-def test_what_was_expected_and_goes_is_told() -> None:
+def test_evictions_of_expected_runs_are_reported() -> None:
     world = world_of()
     read_all(world, 0, 3, plans=(plan("p", None, None),))
     world.configure(replace(NO_AHEAD, max_bytes=0))

@@ -58,7 +58,7 @@ def ends() -> Iterator[tuple[Channel[Any], Channel[Any]]]:
         yield task, node
 
 
-def test_a_ledger_of_many_stretches_is_sent_once(
+def test_a_ledger_of_many_slices_is_sent_once(
     ends: tuple[Channel[Any], Channel[Any]],
 ) -> None:
     """All would be more than a message may have."""
@@ -81,7 +81,7 @@ def test_a_ledger_of_many_stretches_is_sent_once(
 
 
 @pytest.mark.parametrize("number", [-1, 1])
-def test_a_ledger_that_is_not_there(number: int) -> None:
+def test_a_missing_ledger(number: int) -> None:
     message = packed(opening(run_slice(FILE, 0)))
     (part,) = message.parts
     wrong = msgspec.structs.replace(

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from node_world import CONFIG, SIZE, Reader, World, plan
-
 from sparkcache.demand import NOT_BEGUN
 from sparkcache.node.messages import Served
+from tests.unit.node.node_world import CONFIG, SIZE, Reader, World, plan
 
 
 def consume(world: World, reader: Reader) -> None:
@@ -143,7 +142,7 @@ def test_reads_without_a_plan_live_by_their_time() -> None:
     assert world.open_fds == set()
 
 
-def test_a_run_that_outlives_its_time_at_once_is_served_all_the_same() -> None:
+def test_a_run_that_expires_at_once_is_still_served() -> None:
     world = World(replace(CONFIG, ttl_create_s=0, ttl_after_read_s=0, ttl_s=0))
     world.loader()
     for _ in range(3):

@@ -5,7 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from node_world import (
+
+from sparkcache.config.setting import PolicyName
+from sparkcache.fetch import RunSlice
+from sparkcache.fetch.read_ahead_window import ONE_RUN, ReadAheadWindow
+from sparkcache.node.messages import Served
+from tests.unit.node.node_world import (
     CONFIG,
     SIZE,
     Reader,
@@ -16,13 +21,10 @@ from node_world import (
     run_slice,
 )
 
-from sparkcache.fetch.read_ahead_window import ONE_RUN, ReadAheadWindow
-from sparkcache.node.messages import Served
-
 LEDGERS = 32
 
 
-def small(number: int) -> object:
+def small(number: int) -> RunSlice:
     """A whole ledger of one run."""
     return run_slice(number, 0, 1, runs=1)
 
@@ -35,7 +37,7 @@ def read_slowly(world: World, reader: Reader) -> None:
 
 
 def look_and_leave(world: World, readers: int, runs: int) -> None:
-    """Have readers of so many runs take the first, and leave."""
+    """Have readers of `runs` runs take the first one and leave."""
     for number in range(readers):
         reader = world.reader(run_slice(number, 0, runs))
         reader.ask()
@@ -192,7 +194,7 @@ def test_a_reader_that_goes_on_where_others_left_is_read_ahead_of() -> None:
     assert world.service.metrics().loaded_ahead - ahead == 3 + 2
 
 
-def test_who_reads_one_run_to_its_end_has_not_left() -> None:
+def test_a_reader_of_one_whole_run_has_not_left_early() -> None:
     world = World()
     world.loader()
     look_and_leave(world, 5, runs=1)
@@ -323,7 +325,7 @@ def test_partitions_that_are_begun_elsewhere_are_not_loaded_for_long() -> None:
 
 
 @pytest.mark.parametrize("policy", ["next-read", "expected-reads", "lru"])
-def test_what_was_read_goes_before_what_was_loaded_ahead(policy: str) -> None:
+def test_what_was_read_goes_before_what_was_loaded_ahead(policy: PolicyName) -> None:
     config = replace(CONFIG, policy=policy, max_bytes=8 * SIZE, trigger=1, watermark=1)
     world = World(config)
     world.loader()

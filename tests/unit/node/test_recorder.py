@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from node_world import CONFIG, SIZE, STORED, TOPIC, World, plan
 
 from sparkcache.demand import Consumer, Plan
 from sparkcache.model import Position
@@ -15,6 +14,7 @@ from sparkcache.node.cache_settings import cache_settings
 from sparkcache.node.messages import QueryProgress
 from sparkcache.simulate import simulate
 from sparkcache.trace import Begin, Trace, parse
+from tests.unit.node.node_world import CONFIG, SIZE, STORED, TOPIC, World, plan
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +25,7 @@ def recorded(directory: Path) -> Trace:
     return parse(path.read_text().splitlines(), path.name)
 
 
-def recording(directory: Path, **settings: int) -> World:
+def recording(directory: Path, **settings: Any) -> World:
     world = World(replace(CONFIG, trace=str(directory), **settings))
     world.loader()
     return world
@@ -41,7 +41,7 @@ def read_twice(world: World) -> None:
     world.service.stop()
 
 
-def test_a_trace_tells_what_the_node_did(tmp_path: Path) -> None:
+def test_a_trace_shows_what_the_node_did(tmp_path: Path) -> None:
     world = recording(tmp_path)
     read_twice(world)
     trace = recorded(tmp_path)
@@ -54,7 +54,7 @@ def test_a_trace_tells_what_the_node_did(tmp_path: Path) -> None:
     assert outcome.gets == metrics.gets == 1
 
 
-def test_a_trace_tells_what_another_size_would_do(tmp_path: Path) -> None:
+def test_a_trace_shows_what_another_size_would_do(tmp_path: Path) -> None:
     world = recording(tmp_path)
     read_twice(world)
     smaller = replace(world.config, max_bytes=10 * SIZE)
@@ -62,7 +62,7 @@ def test_a_trace_tells_what_another_size_would_do(tmp_path: Path) -> None:
     assert outcome.loads == 20 + 10
 
 
-def test_a_trace_tells_each_batch_of_a_stream(tmp_path: Path) -> None:
+def test_a_trace_has_each_batch_of_a_stream(tmp_path: Path) -> None:
     """In one that knew the first alone, the second would be expected no more."""
     world = recording(tmp_path)
 

@@ -5,9 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from node_world import CONFIG, RUNS, SIZE, TOPIC, World, knowing, run_slice
 
 from sparkcache.node.messages import Clear, Served, Streamed
+from tests.unit.node.node_world import (
+    CONFIG,
+    RUNS,
+    SIZE,
+    TOPIC,
+    World,
+    knowing,
+    run_slice,
+)
 
 
 def test_a_run_is_loaded_once_and_then_served_at_once() -> None:
@@ -104,7 +112,7 @@ def test_runs_on_the_way_that_nobody_wants_evict_nothing() -> None:
 
 
 def test_a_load_goes_on_for_those_who_were_served_from_memory() -> None:
-    """They never waited for it, and yet it is theirs."""
+    """They never waited for it, but they read what it loads."""
     world = World(replace(CONFIG, read_ahead_bytes=SIZE))
     world.loader()
     first = world.of(0, 5)
@@ -189,7 +197,7 @@ def test_a_lower_limit_frees_what_nobody_maps() -> None:
     assert world.memory_bytes() <= SIZE
 
 
-def test_so_many_runs_are_held_as_there_are_descriptors() -> None:
+def test_as_many_runs_are_held_as_there_are_descriptors() -> None:
     world = World(max_runs=5)
     world.loader()
     world.read(world.of(0, 30))

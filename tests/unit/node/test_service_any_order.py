@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import hypothesis.strategies as st
-from effort import tries
 from hypothesis import settings
 from hypothesis.stateful import (
     Bundle,
@@ -16,18 +16,27 @@ from hypothesis.stateful import (
     precondition,
     rule,
 )
-from node_world import CONFIG, SIZE, FakeLoader, Reader, World, plan, run_slice
 
 from sparkcache.fetch import RunSlice
 from sparkcache.metrics import TopicMetrics
 from sparkcache.model import Position
 from sparkcache.node.offsets import Offsets
+from tests.effort import tries
+from tests.unit.node.node_world import (
+    CONFIG,
+    SIZE,
+    FakeLoader,
+    Reader,
+    World,
+    plan,
+    run_slice,
+)
 
 RUNS = 8
 PLANS = {name: plan(name, *ends) for name, ends in {"a": (None,), "b": (3, 6)}.items()}
 STREAM = "run/query/stream"
 
-ENGINES = {
+ENGINES: dict[str, dict[str, Any]] = {
     "runs": {"engine": "runs"},
     "ring": {"engine": "ring", "segment_bytes": 4 * SIZE},
     "lists": {"engine": "ring", "segment_bytes": 4 * SIZE, "copy_entries": False},

@@ -45,7 +45,7 @@ RUN = DecodedRun([batch(500), batch(3)], (LOSS,))
 
 
 def nothing() -> None:
-    """Nobody asked to be told."""
+    """Nobody waits for the end."""
 
 
 @pytest.fixture
@@ -104,15 +104,15 @@ def test_nothing_is_copied(sealed: tuple[int, int]) -> None:
     assert found.batches[0].num_rows == 500
 
 
-def test_the_end_of_a_mapping_is_told(sealed: tuple[int, int]) -> None:
-    told: list[str] = []
-    found = map_run(*sealed, lambda: told.append("gone"))
+def test_the_end_of_a_mapping_is_reported(sealed: tuple[int, int]) -> None:
+    released: list[str] = []
+    found = map_run(*sealed, lambda: released.append("gone"))
     column = found.batches[0].column(1).slice(10, 1)
     del found
-    assert told == []
+    assert released == []
     assert is_mapped()
     del column
-    assert told == ["gone"]
+    assert released == ["gone"]
     assert not is_mapped()
 
 
@@ -150,15 +150,15 @@ def unsealed() -> int:
         pytest.param(lambda: memfd(b"x"), 1 << 70, id="a size that is no size"),
     ],
 )
-def test_what_is_no_run_is_refused(make: object, size_bytes: int) -> None:
+def test_invalid_runs_are_refused(make: object, size_bytes: int) -> None:
     assert callable(make)
-    told: list[str] = []
+    released: list[str] = []
     fd = make()
     with pytest.raises(CacheUnavailable):
-        map_run(fd, size_bytes, lambda: told.append("gone"))
+        map_run(fd, size_bytes, lambda: released.append("gone"))
     os.close(fd)
     gc.collect()
-    assert told == ["gone"]
+    assert released == ["gone"]
 
 
 def test_a_run_comes_through_a_pipe() -> None:
@@ -195,7 +195,7 @@ def test_a_pipe_that_fails_is_refused(content: bytes, is_closed: bool) -> None:
         os.close(write_end)
 
 
-def test_a_process_without_room_for_a_mapping_is_told_so() -> None:
+def test_a_process_without_room_for_a_mapping_gets_an_error() -> None:
     code = """
 import os, resource
 import pyarrow as pa
@@ -212,7 +212,7 @@ pages = int(open("/proc/self/statm").read().split()[0])
 limit = pages * resource.getpagesize() + (8 << 20)
 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 try:
-    map_run(fd, encoded.size_bytes, lambda: print("told"))
+    map_run(fd, encoded.size_bytes, lambda: print("released"))
 except CacheUnavailable as error:
     print(error)
 """
@@ -223,8 +223,8 @@ except CacheUnavailable as error:
         text=True,
         env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
     )
-    told, said = done.stdout.splitlines()
-    assert told == "told"
+    released, said = done.stdout.splitlines()
+    assert released == "released"
     assert "Cannot allocate memory" in said
 
 

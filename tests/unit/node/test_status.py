@@ -1,4 +1,4 @@
-"""All that a node tells of itself, for those who read JSON."""
+"""What a node reports of itself, as JSON."""
 
 from __future__ import annotations
 
@@ -6,31 +6,30 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from node_world import CONFIG, STORED, TOPIC, FakePeer, World, plan
-
 from sparkcache.metrics import METRICS, Metrics, TopicMetrics
 from sparkcache.node import status
 from sparkcache.node.messages import GetStatus, StatusReply
 from sparkcache.node.plan_progress import PlanProgress
+from tests.unit.node.node_world import CONFIG, STORED, TOPIC, FakePeer, World, plan
 
 NAMES = {field: metric.name for field, metric in METRICS.items()}
 
 
-def told(world: World) -> dict[str, Any]:
+def status_of(world: World) -> dict[str, Any]:
     peer = FakePeer()
     world.request(GetStatus(), peer)
     ((message, _),) = peer.sent
     assert isinstance(message, StatusReply)
-    told: dict[str, Any] = json.loads(message.json)
-    return told
+    content: dict[str, Any] = json.loads(message.json)
+    return content
 
 
-def test_a_node_tells_its_metrics_topics_and_plans() -> None:
+def test_a_node_reports_its_metrics_topics_and_plans() -> None:
     world = World()
     world.loader()
     planned = plan("p", None, None)
     world.read(world.of(0, 3, plans=(planned,), group="shop/eu"))
-    found = told(world)
+    found = status_of(world)
     assert found["metrics"]["cache.gets"] == 3
     assert found["metrics"]["cache.limit.bytes"] == CONFIG.max_bytes
     assert found["metrics"]["cache.load.duration.count"] == 1
@@ -50,7 +49,7 @@ def test_every_metric_is_published() -> None:
         assert {f"{name}.{part}" for part in ("count", "mean", "p50", "p99")} <= found
 
 
-def test_of_many_topics_those_most_served_are_told_one_by_one() -> None:
+def test_the_most_served_of_many_topics_are_reported_one_by_one() -> None:
     topics = [
         TopicMetrics(topic=f"t{number}", group="g", served_bytes=number, runs=1)
         for number in range(status.MAX_TOPICS + 5)
@@ -72,10 +71,10 @@ def test_a_plan_progresses_with_what_is_read_and_not_by_reading_it_again() -> No
         reader = world.of(0, 4, plans=(planned,), stage=stage)
         world.read(reader)
         reader.finish()
-    (progress,) = told(world)["plans"]
+    (progress,) = status_of(world)["plans"]
     assert progress["read_bytes"] == 2 * 4 * STORED
     world.end_plans("p")
-    (progress,) = told(world)["plans"]
+    (progress,) = status_of(world)["plans"]
     assert progress["is_over"] is True
     assert progress["read_bytes"] == 2 * 4 * STORED
 
@@ -88,11 +87,11 @@ def test_a_stream_progresses_from_batch_to_batch_until_its_query_ends() -> None:
         reader = world.of(first, first + 4, plans=(stream,))
         world.read(reader)
         reader.finish()
-    (progress,) = told(world)["plans"]
+    (progress,) = status_of(world)["plans"]
     assert progress["read_bytes"] == 2 * 4 * STORED
     assert progress["is_over"] is False
     world.end_plans("run")
-    (progress,) = told(world)["plans"]
+    (progress,) = status_of(world)["plans"]
     assert progress["is_over"] is True
 
 
@@ -104,10 +103,10 @@ def test_a_late_task_of_a_run_does_not_end_the_run_that_came_after_it() -> None:
     )
     world.read(world.of(0, 4, plans=(second,), epoch=7))
     world.read(world.of(0, 4, plans=(first,), epoch=3))
-    (progress,) = told(world)["plans"]
+    (progress,) = status_of(world)["plans"]
     assert (progress["plan"], progress["is_over"]) == (second.id, False)
     world.read(world.of(4, 8, plans=(replace(second, batch=3),), epoch=8))
-    (progress,) = told(world)["plans"]
+    (progress,) = status_of(world)["plans"]
     assert progress["read_bytes"] > 4 * STORED
 
 
@@ -117,7 +116,7 @@ def test_a_run_of_a_query_is_over_with_the_next() -> None:
     for number in (1, 2):
         stream = replace(plan(f"run{number}/query/{number}", None), batch=1)
         world.read(world.of(0, 4, plans=(stream,), epoch=number))
-    before, after = told(world)["plans"]
+    before, after = status_of(world)["plans"]
     assert (before["is_over"], after["is_over"]) == (True, False)
 
 

@@ -7,13 +7,13 @@ import math
 from dataclasses import replace
 
 import pytest
-from node_world import CONFIG, SIZE, World, key, plan, run_slice
-from ttl_cases import DUAL_TTL, Steps
 
 from sparkcache.cache import Ttl
 from sparkcache.config import CacheConfig
 from sparkcache.node.cache_settings import cache_settings
 from sparkcache.node.messages import GetMetrics, Served
+from tests.ttl_cases import DUAL_TTL, Steps
+from tests.unit.node.node_world import CONFIG, SIZE, World, key, plan, run_slice
 
 MANY = 300  # runs, which take three passes
 
@@ -30,7 +30,7 @@ def ahead(config: CacheConfig = CONFIG) -> tuple[World, int]:
 
 
 def ask(world: World) -> bool:
-    """Read run 1; tell whether it was there."""
+    """Read run 1; return whether it was there."""
     reader = world.of(1, 2)
     answer = reader.ask()
     if reader.is_waiting:
@@ -88,7 +88,7 @@ def test_dual_ttl(steps: Steps, at_s: float, held: bool) -> None:
         pytest.param(1, 2, 15, 1, 2, id="after-read is longer than create: it stays"),
     ],
 )
-def test_which_durations_hold(
+def test_which_durations_apply(
     create_s: float, after_read_s: float, legacy_s: float, unread_s: int, read_s: int
 ) -> None:
     config = durations(create_s, after_read_s, legacy_s)
@@ -160,7 +160,7 @@ def durations(
         pytest.param(durations(0, 20), 1, id="after-read is longer than legacy"),
     ],
 )
-def test_who_keeps_longer_what_was_read_is_warned_once(
+def test_holding_runs_longer_after_a_read_warns_once(
     config: CacheConfig, warnings: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     World(config).advance(10)
@@ -180,7 +180,7 @@ def said(caplog: pytest.LogCaptureFixture) -> int:
 # The hard cap
 
 
-def test_a_run_that_is_read_for_ever_ends_by_its_cap() -> None:
+def test_the_cap_ends_a_run_that_is_read_for_ever() -> None:
     world, fd = ahead(replace(CONFIG, max_life_s=100))
     play(world, [("read", at_s) for at_s in range(9, 100, 9)])
     world.now_s = math.nextafter(100, 0)
@@ -191,7 +191,7 @@ def test_a_run_that_is_read_for_ever_ends_by_its_cap() -> None:
     assert fd not in world.open_fds
 
 
-def test_the_cap_is_hard_for_what_planned_readers_will_come_to_as_well() -> None:
+def test_the_cap_also_ends_runs_that_planned_readers_expect() -> None:
     world = World(replace(CONFIG, max_life_s=100), now_s=0.0)
     world.loader()
     planned = plan("p", None, None)
@@ -220,7 +220,7 @@ def test_what_is_mapped_when_its_life_ends_counts_until_it_is_let_go() -> None:
 
 
 def many(config: CacheConfig = CONFIG) -> World:
-    """A world at 0 s that holds so many runs."""
+    """A world at 0 s that holds this number of runs."""
     world = World(config, now_s=0.0)
     world.loader()
     world.read(world.reader(run_slice(0, 0, MANY, runs=MANY)))
@@ -277,7 +277,7 @@ def test_shorter_times_are_caught_up_with_by_short_passes_too() -> None:
     assert len(world.open_fds) == 172
 
 
-def test_settings_that_are_taken_back_before_they_hold_never_do() -> None:
+def test_settings_that_are_withdrawn_before_they_apply_never_do() -> None:
     world = many()
     world.now_s = 500
     world.configure(replace(CONFIG, max_bytes=0))

@@ -75,7 +75,7 @@ class Damaged:
         untold: Entries that may be missing without a word. An index that ends before it
             says anything looks like that of an unfinished upload; one of a segment may
             say that a ledger has less entries than it has.
-        free: Entries that may have become any others, if nothing is there to tell.
+        free: Entries that may have become any others, if nothing shows it.
 
     """
 
@@ -380,7 +380,7 @@ def _damage_bucket(
     match random_.randrange(6):
         case 0:
             objects.pop(random_.choice(data_names))
-        case 1 if layout not in FILES:  # what file is in which folder none can tell
+        case 1 if layout not in FILES:  # nobody knows which file is in which folder
             objects[name], objects[other] = (
                 replace(objects[name], data=objects[other].data, regions=()),
                 replace(objects[other], data=objects[name].data, regions=()),

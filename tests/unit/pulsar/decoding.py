@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from sparkcache.model import Loss
 from sparkcache.testing import read_topic
@@ -26,11 +27,11 @@ def rows(*entries: Entry) -> list[Row]:
     return found
 
 
-def single(message: Message, **changes: object) -> Entry:
+def single(message: Message, **changes: Any) -> Entry:
     return replace(Entry((message,), batched=False), **changes)
 
 
-def batch(*messages: Message, **changes: object) -> Entry:
+def batch(*messages: Message, **changes: Any) -> Entry:
     return replace(Entry(messages), **changes)
 
 

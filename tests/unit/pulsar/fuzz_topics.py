@@ -96,8 +96,8 @@ def framed(
         regions.append(Region("other", at + header_bytes, at + HEADER_BYTES, ()))
         at += HEADER_BYTES
         for number, data in enumerate(entries, first):
-            behind = ids(ledger, number, stop)
-            regions.append(Region("frame", at, at + FRAME_BYTES, behind))
+            following = ids(ledger, number, stop)
+            regions.append(Region("frame", at, at + FRAME_BYTES, following))
             at += FRAME_BYTES
             regions.append(Region("entry", at, at + len(data), (), (ledger, number)))
             at += len(data)
@@ -151,8 +151,8 @@ def _store_streaming(
     for number, blocks in enumerate(segments):
         key = f"00000000-0000-0000-0000-00000000000{number}"
         data, index = segment_objects(blocks, counts)
-        told = [(b.ledger, b.first, b.entries, b.padding) for b in blocks]
-        stored[key] = Stored(data, metadata, framed(told, 36))
+        described = [(b.ledger, b.first, b.entries, b.padding) for b in blocks]
+        stored[key] = Stored(data, metadata, framed(described, 36))
         stored[f"{key}-index"] = Stored(index, metadata, ())
     return stored
 
@@ -185,8 +185,8 @@ def _file_regions(
         if number < 0:
             regions.append(Region("header", start, end, whole))
         else:
-            behind = ids(ledger, number, entries)
-            regions.append(Region("frame", start, at + RECORD_BYTES, behind))
+            following = ids(ledger, number, entries)
+            regions.append(Region("frame", start, at + RECORD_BYTES, following))
             owner = (ledger, number)
             regions.append(Region("entry", at + RECORD_BYTES, end, (), owner))
         at = end

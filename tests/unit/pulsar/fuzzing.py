@@ -2,15 +2,15 @@
 
 `check` reads a topic that `damage` has changed, and raises AssertionError unless
 
-    every entry that was written comes with its rows, or is told as lost, never both;
+    every entry that was written comes with its rows or is reported as lost, never both;
     one whose bytes were changed has the rows that these bytes mean, by `reference`;
     only entries are lost that the change could reach;
     or all is refused by an error that names the object, and where in it;
     in time, and in memory.
 
-What no reader can tell is not asked for. Entries without a checksum, and all that a
+What no reader can know is not required. Entries without a checksum, and all that a
 broker puts in front of it, are whatever their bytes say. An index has no checksum, so
-what it says wrongly may cost entries, which are told, or add some, which are told too.
+what it says wrongly may cost entries, or add some; both are reported.
 An index that cannot be read does not say how many entries are lost with it, unless a
 manifest does. One of a file that is empty is that of an upload which was not finished.
 One of a segment without a manifest may be wrong about how many entries a ledger has.
@@ -114,7 +114,7 @@ _CONSTANT = ("__topic", "__partition", "__ledgerId", "__entryId")
 
 
 def _refusal(storage: MemoryStorage, options: Mapping[str, str]) -> SourceError | None:
-    """Return what a reader is told who wants everything or nothing."""
+    """Return the error for a reader that wants everything or nothing."""
     try:
         discover(_CONNECTOR, storage, TOPIC, options)
     except SourceError as error:
@@ -156,9 +156,9 @@ def _rows(
             is_part = [row.pop(field.name, None) is not None for field in COLUMNS]
             if any(is_part):
                 continue
-            told = [row.pop(name) for name in _CONSTANT]
-            entry = told[-1]
-            assert told == [TOPIC, None, ledger, entry]
+            same = [row.pop(name) for name in _CONSTANT]
+            entry = same[-1]
+            assert same == [TOPIC, None, ledger, entry]
             assert before <= entry <= run.last, "entries are not in order"
             before = entry
             found.setdefault(entry, []).append(row)
@@ -214,7 +214,7 @@ def _judge_entry(damaged: Damaged, found: Found, place: tuple[int, int]) -> None
 
 
 def _is_given_up(damaged: Damaged, found: Found, place: tuple[int, int]) -> bool:
-    """Tell whether a loss stands for a whole ledger that says no more of itself."""
+    """Return whether a loss stands for a whole ledger that says no more of itself."""
     ledger = place[0]
     if ledger not in damaged.vague or place in found.rows:
         return False
@@ -274,9 +274,9 @@ def check(case: Case) -> Found:
 
 
 class Coverage:
-    """Tells which cases do something that none before did.
+    """Knows which cases do something that none before did.
 
-    That is, run a line that none did, where the interpreter can tell, or end in a loss
+    That is, run a line that none did, where the interpreter can say, or end in a loss
     or an error of another kind.
     """
 

@@ -153,6 +153,11 @@ leaves = st.sampled_from(
 )
 
 
+def _forms(form: Callable[[int], Any]) -> tuple[Any, Any, Any]:
+    """A value in its three forms, by their places in a triple."""
+    return form(0), form(1), form(2)
+
+
 def nullable(kind: Kind, null_first: bool) -> Kind:
     def define(names: Iterator[int]) -> Any:
         of = kind.define(names)
@@ -165,7 +170,7 @@ def array(kind: Kind) -> Kind:
     return Kind(
         lambda names: {"type": "array", "items": kind.define(names)},
         st.lists(kind.values, max_size=4).map(
-            lambda found: tuple([one[form] for one in found] for form in range(3))
+            lambda found: _forms(lambda form: [one[form] for one in found])
         ),
     )
 
@@ -174,8 +179,8 @@ def mapping(kind: Kind) -> Kind:
     return Kind(
         lambda names: {"type": "map", "values": kind.define(names)},
         st.dictionaries(texts, kind.values, max_size=3).map(
-            lambda found: tuple(
-                {key: one[form] for key, one in found.items()} for form in range(3)
+            lambda found: _forms(
+                lambda form: {key: one[form] for key, one in found.items()}
             )
         ),
     )
@@ -193,8 +198,8 @@ def record(kinds: list[Kind]) -> Kind:
     return Kind(
         define,
         st.tuples(*[kind.values for kind in kinds]).map(
-            lambda found: tuple(
-                {f"c{n}": one[form] for n, one in enumerate(found)} for form in range(3)
+            lambda found: _forms(
+                lambda form: {f"c{n}": one[form] for n, one in enumerate(found)}
             )
         ),
     )

@@ -134,7 +134,7 @@ class Format:
 
 
 def indexed(places: Sequence[tuple[int, int]], interval: int) -> list[tuple[int, int]]:
-    """Choose as MapFile does: so many records on, where the offset is another."""
+    """Choose as MapFile does: every `interval` records, where the offset differs."""
     chosen: list[tuple[int, int]] = []
     since = interval
     for key, offset in places:

@@ -223,7 +223,7 @@ def _decode(data: bytes, ledger: int, entry: int) -> list[Row]:
             continue
         event = message.signed(12 if is_single else 5)
         sequence = message.signed(2 if is_single else 8)
-        behind = 0 if is_single else (batch_size or 0) - 1 - number
+        following = 0 if is_single else (batch_size or 0) - 1 - number
         rows.append(
             {
                 **shared,
@@ -234,7 +234,7 @@ def _decode(data: bytes, ledger: int, entry: int) -> list[Row]:
                 ),
                 "__index": None
                 if index is None
-                else _signed((index - behind) & ((1 << 64) - 1)),
+                else _signed((index - following) & ((1 << 64) - 1)),
                 "__key": key,
                 "__orderingKey": message.content(18 if is_single else 7),
                 "__sequenceId": metadata.signed(2) if sequence is None else sequence,

@@ -37,7 +37,7 @@ def single(value: bytes, **fields: Any) -> Entry:
     return Entry((Message(value),), batched=False, **fields)
 
 
-def values(rows: Sequence[Row]) -> list[bytes]:
+def values(rows: Sequence[Row]) -> list[Any]:
     return [row["value"] for row in rows]
 
 

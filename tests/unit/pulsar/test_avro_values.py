@@ -1,4 +1,4 @@
-"""What fastavro writes is read; what nobody wrote is told."""
+"""What fastavro writes is read; what nobody wrote is refused."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any
 import hypothesis.strategies as st
 import pyarrow as pa
 import pytest
-from effort import tries
 from hypothesis import HealthCheck, given, settings
 
 from sparkcache.errors import ConfigError
@@ -20,6 +19,7 @@ from sparkcache_pulsar.schemas.decoded import Decoded
 from sparkcache_pulsar.schemas.decoders import decoder
 from sparkcache_pulsar.schemas.definitions import MAX_DEPTH
 from sparkcache_pulsar.schemas.spec import AVRO, Spec
+from tests.effort import tries
 
 from .kinds import Kind, flat_records, kinds, records
 from .spark_schema import as_spark_has_it
@@ -135,7 +135,7 @@ CENTS = {"type": "bytes", "logicalType": "decimal", "precision": 3, "scale": 2}
         ),
     ],
 )
-def test_what_is_no_value_is_told(schema: Any, payload: bytes) -> None:
+def test_invalid_values_are_reported(schema: Any, payload: bytes) -> None:
     begun = time.monotonic()
     found = decode(schema, None, payload)
     assert time.monotonic() - begun < 1
@@ -145,20 +145,20 @@ def test_what_is_no_value_is_told(schema: Any, payload: bytes) -> None:
 
 
 @pytest.mark.parametrize("null_first", [True, False])
-def test_a_negative_branch_is_told(null_first: bool) -> None:
+def test_a_negative_branch_is_reported(null_first: bool) -> None:
     union = ["null", "int"] if null_first else ["int", "null"]
     schema = {"type": "record", "name": "R", "fields": [{"name": "a", "type": union}]}
     for branch in (b"\x01", b"\x03"):
         assert decode(schema, branch, branch + b"\x02").faults.keys() == {0, 1}
 
 
-def test_blocks_of_arrays_may_tell_their_size() -> None:
+def test_blocks_of_arrays_may_have_their_size() -> None:
     assert decode(INTS, b"\x03\x04\x02\x04\x02\x06\x00").array.to_pylist() == [
         [1, 2, 3]
     ]
 
 
-def test_of_two_values_of_a_map_with_one_key_the_last_one_counts() -> None:
+def test_the_last_of_two_values_with_one_key_counts() -> None:
     payload = b"\x06" + b"\x02a\x02" + b"\x02b\x04" + b"\x02a\x06" + b"\0"
     found = decode({"type": "map", "values": "int"}, payload, b"\0", payload)
     assert [dict(row) for row in found.array.to_pylist()] == [
@@ -176,7 +176,7 @@ def test_arrays_of_any_length_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     assert time.monotonic() - begun < 1
 
 
-def test_of_many_values_one_that_is_beyond_its_type_is_found() -> None:
+def test_one_value_beyond_its_type_is_found_among_many() -> None:
     schema = record("int", {"type": "long", "logicalType": "timestamp-millis"})
     payloads = [written(schema, {"f0": n, "f1": n}) for n in range(200)]
     payloads[70] = b"\x02" + LONG

@@ -61,7 +61,7 @@ def test_a_chain_that_does_not_end_where_the_batch_does(payload: bytes) -> None:
     assert message_starts(payload + SLACK, 1000) is None
 
 
-def test_nothing() -> None:
+def test_no_messages() -> None:
     assert message_starts(SLACK, 0) == []
 
 

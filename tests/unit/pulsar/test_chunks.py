@@ -58,7 +58,7 @@ def test_a_message_of_chunks_in_several_ledgers() -> None:
         pytest.param([0, 1, 2, 1, 2], 1, id="some again, after the last"),
         pytest.param([0, 1, 2, 0, 1, 2], 2, id="all again: another message"),
         pytest.param([0, 1], 0, id="no end"),
-        pytest.param([0, 1, 0], 0, id="no end, begun anew"),
+        pytest.param([0, 1, 0], 0, id="no end, begun again"),
     ],
 )
 def test_chunks_sent_again(order: list[int], messages: int, parts: int) -> None:

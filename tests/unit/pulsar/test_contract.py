@@ -2,66 +2,70 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from sparkcache.testing import check_connector
 from sparkcache_pulsar import PulsarConnector
 from sparkcache_pulsar.testing import Entry, Message
 
-from .golden import GOLDEN, PRIVATE_KEY, bucket
+from .golden import (
+    DEPENDENT,
+    FILE_SYSTEM,
+    PRIVATE_KEY,
+    PULSAR_4_0,
+    PULSAR_4_2,
+    STREAMING,
+    GoldenSet,
+)
 from .streaming import manifest
 from .test_forms import stored_as
-from .test_golden import TOPICS, folders, require_as_read_by_pulsar
+from .test_golden import TOPICS, require_as_read_by_pulsar
 from .topics import TOPIC
 
 CONNECTOR = PulsarConnector()
 
 
 @pytest.mark.parametrize(
-    ("namespace", "name", "options"),
+    ("golden", "name", "options"),
     [
-        pytest.param(folder, name, options, id=f"{folder}/{name}")
-        for folder, name, options in (
-            ("later", "chunked-zstd", {}),
-            ("later", "encrypted", {"privateKey": str(PRIVATE_KEY)}),
-            ("later", "transactions", {}),
-            ("newest", "chunked-across", {}),
-            ("newest", "txn-mixed", {}),
+        pytest.param(golden, name, options, id=f"{golden}/{name}")
+        for golden, name, options in (
+            (DEPENDENT, "chunked-zstd", {}),
+            (DEPENDENT, "encrypted", {"privateKey": str(PRIVATE_KEY)}),
+            (DEPENDENT, "transactions", {}),
+            (PULSAR_4_2, "chunked-across", {}),
+            (PULSAR_4_2, "txn-mixed", {}),
         )
     ],
 )
 def test_topics_of_object_stores(
-    namespace: str, name: str, options: dict[str, str]
+    golden: GoldenSet, name: str, options: dict[str, str]
 ) -> None:
-    topic = f"persistent://public/{namespace}/{name}"
-    storage = bucket(f"-{namespace}")
+    topic, storage = golden.topic(name), golden.storage
     rows, losses = check_connector(CONNECTOR, storage, topic, options)
-    require_as_read_by_pulsar(rows, losses, f"expected-{namespace}/{name}")
+    require_as_read_by_pulsar(rows, losses, golden.messages(name))
 
 
 @pytest.mark.parametrize("name", TOPICS)
 def test_topics_of_the_classic_format(name: str) -> None:
-    first_line = (GOLDEN / "expected" / f"{name}.jsonl").read_text().splitlines()[0]
-    topic = json.loads(first_line)["topic"]
-    rows, losses = check_connector(CONNECTOR, bucket(), topic)
-    require_as_read_by_pulsar(rows, losses, f"expected/{name}")
+    expected = PULSAR_4_0.messages(name)
+    topic = expected[0]["topic"]
+    rows, losses = check_connector(CONNECTOR, PULSAR_4_0.storage, topic)
+    require_as_read_by_pulsar(rows, losses, expected)
 
 
 @pytest.mark.parametrize("name", ["block-7", "gzip-record", "none"])
 def test_topics_of_the_file_system(name: str) -> None:
-    topic = f"persistent://public/filesystem/{name}"
-    rows, losses = check_connector(CONNECTOR, folders(), topic)
-    require_as_read_by_pulsar(rows, losses, f"expected-filesystem/{name}")
+    topic, storage = FILE_SYSTEM.topic(name), FILE_SYSTEM.storage
+    rows, losses = check_connector(CONNECTOR, storage, topic)
+    require_as_read_by_pulsar(rows, losses, FILE_SYSTEM.messages(name))
 
 
 def test_a_topic_of_the_streaming_format() -> None:
-    listed = GOLDEN / "internal-streaming" / "streaming.info.json"
-    options = {"manifest": listed.read_text()}
-    topic = "persistent://public/streaming/streaming"
-    rows, losses = check_connector(CONNECTOR, bucket("-streaming"), topic, options)
-    require_as_read_by_pulsar(rows, losses, "expected-streaming/streaming")
+    options = {"manifest": STREAMING.manifest("streaming", "info")}
+    topic, storage = STREAMING.topic("streaming"), STREAMING.storage
+    rows, losses = check_connector(CONNECTOR, storage, topic, options)
+    require_as_read_by_pulsar(rows, losses, STREAMING.messages("streaming"))
 
 
 @pytest.mark.parametrize("form", ["classic", "streaming", "records", "record", "block"])

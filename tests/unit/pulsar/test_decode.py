@@ -120,14 +120,14 @@ def test_keys() -> None:
     ]  # fmt: skip
 
 
-def test_in_a_batch_the_key_of_the_entry_is_nobodys() -> None:
+def test_the_key_of_a_batch_belongs_to_no_message() -> None:
     """Producers copy the first message's key there, for brokers to route by."""
     found = rows(batch(Message(key="a", ordering_key=b"o"), Message()))
     assert [row["__key"] for row in found] == [b"a", None]
     assert [row["__orderingKey"] for row in found] == [b"o", None]
 
 
-def test_what_a_message_does_not_say_its_entry_does() -> None:
+def test_the_entry_has_what_a_message_leaves_out() -> None:
     entry = batch(
         Message(event_time_ms=5, sequence_id=9),
         Message(),
@@ -168,7 +168,7 @@ def test_negative_numbers() -> None:
     assert found[0]["__txn"] == "(-1,-9223372036854775808)"
 
 
-def test_of_properties_with_the_same_key_the_last_one_counts() -> None:
+def test_the_last_of_properties_with_the_same_key_counts() -> None:
     message = Message(properties=(("a", "1"), ("b", "2"), ("a", "3")))
     other = Message(properties=(("a", "4"),))
     found = rows(batch(message, Message(), other), single(message))
@@ -228,7 +228,7 @@ def test_a_compacted_batch_lists_what_it_still_has(
     assert read_rows[-1]["value"] == b"c"
 
 
-def test_such_a_list_means_nothing_for_a_message_that_is_in_no_batch() -> None:
+def test_a_list_of_compacted_messages_means_nothing_outside_a_batch() -> None:
     found, losses = read(
         odd(b"x", varint_field(31, 5)), batch(Message(b"y")), odd(b"z", b"")
     )

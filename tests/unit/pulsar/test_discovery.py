@@ -102,7 +102,7 @@ def test_data_without_an_index_is_an_unfinished_upload(
     assert "ledger-8 has no index" in caplog.text
 
 
-def test_of_several_uploads_one_is_taken_always_the_same() -> None:
+def test_one_of_several_uploads_is_taken_always_the_same() -> None:
     storage = MemoryStorage()
     uploads = [objects(seed=seed) for seed in range(4)]
     for data, index in uploads:
@@ -112,7 +112,7 @@ def test_of_several_uploads_one_is_taken_always_the_same() -> None:
     assert found.ledger.object.uri.endswith(min(data.key for data, _ in uploads))
 
 
-def test_an_upload_that_is_broken_does_no_harm_beside_one_that_is_whole() -> None:
+def test_a_broken_upload_beside_a_whole_one_does_no_harm() -> None:
     storage = MemoryStorage()
     uploads = [objects(seed=seed) for seed in range(3)]
     uploads.sort(key=lambda upload: upload[0].key)
@@ -213,7 +213,7 @@ def test_a_ledger_that_is_completed_meanwhile_is_found() -> None:
     assert len(discover(storage).ledgers) == 1
 
 
-def test_what_is_broken_elsewhere_is_not_ours() -> None:
+def test_a_broken_ledger_of_another_topic_does_no_harm() -> None:
     storage = store(ENTRIES)
     data, index = objects(8, OTHER)
     put(storage, index, b"broken, but its metadata says whose it is")
@@ -241,7 +241,7 @@ def test_the_topic_is_in_the_index(name_key: str) -> None:
     assert len(discover(storage).ledgers) == 1
 
 
-def test_or_it_is_in_the_user_metadata() -> None:
+def test_the_topic_may_be_in_the_user_metadata() -> None:
     metadata = ledger_metadata(TOPIC, ENTRIES, "something else")
     storage = MemoryStorage()
     storage.put(DATA.key, DATA.data)
@@ -286,7 +286,7 @@ def test_an_index_and_its_user_metadata_that_name_two_topics() -> None:
 
 
 def test_an_index_that_says_too_early_where_a_ledger_ends() -> None:
-    """Nothing that reads by the index would come upon the entries behind it."""
+    """Readers that follow the index would never find the entries after it."""
     data, index = ledger_objects(TOPIC, 7, ENTRIES)
     short = index_object(len(data.data), [(0, 0)], ledger_metadata(TOPIC, ENTRIES[:3]))
     storage = MemoryStorage()

@@ -6,7 +6,8 @@ import json
 from dataclasses import replace
 
 import pytest
-from effort import tries
+
+from tests.effort import tries
 
 pytest.importorskip("cryptography")
 
@@ -65,7 +66,7 @@ def test_encrypted_entries_are_read_as_plain_ones(
         assert rows == expected_rows([entry for entry, _ in written])
 
 
-def test_what_is_told_of_how_rows_are_made() -> None:
+def test_each_way_to_decrypt_is_a_decoding_of_its_own() -> None:
     """Runs of one way to decrypt are not those of another; no key is in any of them."""
     schema = {"valueSchema": "STRING"}
     ways = [
@@ -151,7 +152,12 @@ def test_consumed_as_it_is() -> None:
 def payload(entry: Entry) -> bytes:
     """Return what a producer would have encrypted."""
     found = []
-    replace(entry, seal=lambda data: found.append(data) or data).encode()
+
+    def seal(data: bytes) -> bytes:
+        found.append(data)
+        return data
+
+    replace(entry, seal=seal).encode()
     return found[0]
 
 
@@ -164,7 +170,7 @@ def test_what_there_are_keys_for_is_decrypted_beside_what_is_consumed() -> None:
     assert [row["__encryption"] is None for row in rows] == [True] * 3 + [False]
 
 
-def test_a_codec_that_is_unknown_is_told_by_its_number() -> None:
+def test_an_unknown_codec_is_named_by_its_number() -> None:
     rows, _ = read(encrypted(SINGLE, extra=varint_field(8, 9)), options=CONSUME)
     assert rows[0]["__encryption"]["compression"] == "9"
 

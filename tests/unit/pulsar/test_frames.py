@@ -59,6 +59,9 @@ class Stream:
         self.position += len(chunk)
         return chunk
 
+    def close(self) -> None:
+        pass
+
 
 def block(entries: list[bytes], max_block_bytes: int = 1 << 20) -> tuple[bytes, Extent]:
     """A data object that is one block."""
@@ -165,7 +168,7 @@ THIRD = 128 + len(FRAMES[0]) + len(FRAMES[1])
         pytest.param(DATA[:-1], 4, "found the end of the data", id="by one byte"),
     ],
 )
-def test_what_lies_behind_a_fault_is_lost(
+def test_what_follows_a_fault_is_lost(
     data: bytes, first_lost: int, message: str
 ) -> None:
     raws = cut(data, EXTENT, RUNS, Stream(data, chunks=(13,)))

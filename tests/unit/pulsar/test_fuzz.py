@@ -1,4 +1,4 @@
-"""Whatever is damaged: a named error, or each entry as it is, or told as lost.
+"""Whatever is damaged: a named error, or each entry as it is, or reported as lost.
 
 What is asked for, and what cannot be, stands in fuzzing.py. To look for more, for
 FUZZ_SECONDS of the environment:
@@ -34,7 +34,7 @@ from .topics import TOPIC, expected_rows
 CASES = 60  # of each layout, in every run of the tests
 
 
-def told(failed: list[tuple[Case, str]]) -> str:
+def commands_for(failed: list[tuple[Case, str]]) -> str:
     return "\n".join(
         f"FUZZ_CASE={case} python -m pytest tests/unit/pulsar/test_fuzz.py -k again\n"
         f"  {what}"
@@ -79,7 +79,7 @@ def test_a_topic_that_is_damaged(layout: str) -> None:
                 check(case)
             except Exception as error:
                 failed.append((case, f"{type(error).__name__}: {error}"))
-    assert not failed, told(failed)
+    assert not failed, commands_for(failed)
 
 
 def test_again() -> None:
@@ -93,7 +93,7 @@ def test_many_topics_that_are_damaged() -> None:
     with bounded():
         cases, kinds, failed = campaign(seconds, seed=time.time_ns())
     print(f"{cases} cases, {kinds} kinds of them")
-    assert not failed, told(failed)
+    assert not failed, commands_for(failed)
 
 
 LEDGERS = {

@@ -4,52 +4,54 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from sparkcache.testing import (
-    MemoryStorage,
-    decoded_runs,
-    discover,
-    read_topic,
-    resolved_rows,
-)
+from sparkcache.testing import decoded_runs, discover, read_topic, resolved_rows
 from sparkcache_pulsar import PulsarConnector, mapfile, uploads
 from sparkcache_pulsar.frames import Walk
 from sparkcache_pulsar.testing import ledger_objects
 
-from .golden import GOLDEN, PRIVATE_KEY, bucket
+from .golden import (
+    DEPENDENT,
+    FILE_SYSTEM,
+    GOLDEN,
+    PRIVATE_KEY,
+    PULSAR_4_0,
+    PULSAR_4_2,
+    STREAMING,
+    GoldenSet,
+)
 from .topics import Row, at_ms
 
 if TYPE_CHECKING:
     from sparkcache.model import Loss
 
 CONNECTOR = PulsarConnector()
-TOPICS = sorted(path.stem for path in (GOLDEN / "expected").glob("*.jsonl"))
+TOPICS = sorted(path.stem for path in (PULSAR_4_0.folder / "expected").glob("*.jsonl"))
 OFFLOADED_BY_BROKER = sorted(
     path.name.removesuffix(".stats.json")
-    for path in (GOLDEN / "internal").glob("*.stats.json")
+    for path in (PULSAR_4_0.folder / "internal").glob("*.stats.json")
 )
-NEWEST = sorted(
+NOT_DEPENDENT = sorted(
     path.stem
-    for path in (GOLDEN / "expected-newest").glob("*.jsonl")
+    for path in (PULSAR_4_2.folder / "expected").glob("*.jsonl")
     if not path.name.startswith(("chunked-", "encrypted-", "txn-"))
 )
 OVER_RUNS = [
-    ("later", "chunked-none"),
-    ("later", "chunked-zstd"),
-    ("later", "transactions"),
-    ("newest", "chunked-across"),
-    ("newest", "chunked-incomplete"),
-    ("newest", "chunked-lz4"),
-    ("newest", "chunked-none"),
-    ("newest", "chunked-short-ledgers"),
-    ("newest", "chunked-zstd"),
-    ("newest", "txn-across"),
-    ("newest", "txn-chunked"),
-    ("newest", "txn-mixed"),
+    (DEPENDENT, "chunked-none"),
+    (DEPENDENT, "chunked-zstd"),
+    (DEPENDENT, "transactions"),
+    (PULSAR_4_2, "chunked-across"),
+    (PULSAR_4_2, "chunked-incomplete"),
+    (PULSAR_4_2, "chunked-lz4"),
+    (PULSAR_4_2, "chunked-none"),
+    (PULSAR_4_2, "chunked-short-ledgers"),
+    (PULSAR_4_2, "chunked-zstd"),
+    (PULSAR_4_2, "txn-across"),
+    (PULSAR_4_2, "txn-chunked"),
+    (PULSAR_4_2, "txn-mixed"),
 ]
 
 
@@ -87,39 +89,26 @@ def as_client(row: Row) -> dict[str, Any]:
 @pytest.mark.parametrize("run_bytes", [1, 1000, 1 << 20])
 @pytest.mark.parametrize("name", TOPICS)
 def test_what_pulsar_reads_we_read(name: str, run_bytes: int) -> None:
-    first_line = (GOLDEN / "expected" / f"{name}.jsonl").read_text().splitlines()[0]
-    topic = json.loads(first_line)["topic"]
-    rows, losses = read_topic(CONNECTOR, bucket(), topic, run_bytes=run_bytes)
-    require_as_read_by_pulsar(rows, losses, f"expected/{name}")
+    topic = PULSAR_4_0.messages(name)[0]["topic"]
+    rows, losses = read_topic(CONNECTOR, PULSAR_4_0.storage, topic, run_bytes=run_bytes)
+    require_as_read_by_pulsar(rows, losses, PULSAR_4_0.messages(name))
 
 
 @pytest.mark.parametrize("run_bytes", [1, 1000, 1 << 20])
-@pytest.mark.parametrize("name", NEWEST)
-def test_what_the_newest_client_reads_we_read(name: str, run_bytes: int) -> None:
-    topic = f"persistent://public/newest/{name}"
-    for options in ({}, *manifests("-newest", name)):
+@pytest.mark.parametrize("name", NOT_DEPENDENT)
+def test_what_the_client_of_4_2_reads_we_read(name: str, run_bytes: int) -> None:
+    topic = PULSAR_4_2.topic(name)
+    manifests = [PULSAR_4_2.manifest(name, form) for form in ("info", "stats")]
+    for options in ({}, *({"manifest": manifest} for manifest in manifests)):
         rows, losses = read_topic(
-            CONNECTOR, bucket("-newest"), topic, options, run_bytes=run_bytes
+            CONNECTOR, PULSAR_4_2.storage, topic, options, run_bytes=run_bytes
         )
-        require_as_read_by_pulsar(rows, losses, f"expected-newest/{name}")
+        require_as_read_by_pulsar(rows, losses, PULSAR_4_2.messages(name))
 
 
-def manifests(suffix: str, name: str) -> list[dict[str, str]]:
-    """What the broker tells of a topic, in both of its forms."""
-    folder = GOLDEN / f"internal{suffix}"
-    return [
-        {"manifest": (folder / f"{name}.{form}.json").read_text()}
-        for form in ("info", "stats")
-    ]
-
-
-def messages(name: str) -> list[dict[str, Any]]:
-    lines = (GOLDEN / f"{name}.jsonl").read_text().splitlines()
-    return [json.loads(line) for line in lines]
-
-
-def require_as_read_by_pulsar(rows: list[Row], losses: list[Loss], name: str) -> None:
-    expected = messages(name)
+def require_as_read_by_pulsar(
+    rows: list[Row], losses: list[Loss], expected: list[dict[str, Any]]
+) -> None:
     assert not losses
     assert len(rows) == len(expected)
     for row, message in zip(map(as_client, rows), expected, strict=True):
@@ -127,22 +116,17 @@ def require_as_read_by_pulsar(rows: list[Row], losses: list[Loss], name: str) ->
             assert (field, row[field]) == (field, message[field])
 
 
-STREAMING = "persistent://public/streaming/streaming"
-
-
 @pytest.mark.parametrize("run_bytes", [1, 1000, 1 << 20])
 @pytest.mark.parametrize("manifest", ["info", "stats"])
 def test_segments_of_the_streaming_format(manifest: str, run_bytes: int) -> None:
-    """They do not say whose they are; what the broker tells of the topic does."""
-    folder = GOLDEN / "internal-streaming"
-    options = {"manifest": (folder / f"streaming.{manifest}.json").read_text()}
-    rows, losses = read_topic(
-        CONNECTOR, bucket("-streaming"), STREAMING, options, run_bytes=run_bytes
-    )
-    require_as_read_by_pulsar(rows, losses, "expected-streaming/streaming")
+    """They do not say whose they are; what the broker reports of the topic does."""
+    topic, storage = STREAMING.topic("streaming"), STREAMING.storage
+    options = {"manifest": STREAMING.manifest("streaming", manifest)}
+    rows, losses = read_topic(CONNECTOR, storage, topic, options, run_bytes=run_bytes)
+    require_as_read_by_pulsar(rows, losses, STREAMING.messages("streaming"))
 
 
-FILES = sorted(path.stem for path in (GOLDEN / "expected-filesystem").glob("*.jsonl"))
+FILES = sorted(path.stem for path in (FILE_SYSTEM.folder / "expected").glob("*.jsonl"))
 
 
 PLACES = {  # entries, and the one of metadata, by the index's interval; or blocks
@@ -160,27 +144,15 @@ PLACES = {  # entries, and the one of metadata, by the index's interval; or bloc
 }
 
 
-@cache
-def folders() -> MemoryStorage:
-    """What lies in the folder of the file system offloader."""
-    storage = MemoryStorage()
-    top = GOLDEN / "objects-filesystem"
-    for path in top.rglob("*"):
-        if path.is_file():
-            storage.put(str(path.relative_to(top)), path.read_bytes())
-    return storage
-
-
 @pytest.mark.parametrize("run_bytes", [1, 1000, 1 << 20])
 @pytest.mark.parametrize("name", FILES)
 def test_files_of_the_file_system_offloader(name: str, run_bytes: int) -> None:
-    topic = f"persistent://public/filesystem/{name}"
-    told = (GOLDEN / "internal-filesystem" / f"{name}.info.json").read_text()
-    for options in ({}, {"manifest": told}):
+    topic, storage = FILE_SYSTEM.topic(name), FILE_SYSTEM.storage
+    for options in ({}, {"manifest": FILE_SYSTEM.manifest(name, "info")}):
         rows, losses = read_topic(
-            CONNECTOR, folders(), topic, options, run_bytes=run_bytes
+            CONNECTOR, storage, topic, options, run_bytes=run_bytes
         )
-        require_as_read_by_pulsar(rows, losses, f"expected-filesystem/{name}")
+        require_as_read_by_pulsar(rows, losses, FILE_SYSTEM.messages(name))
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -191,20 +163,19 @@ def test_places_that_hadoop_has_indexed(
     monkeypatch.setattr(mapfile, "EXTENT_BYTES", 1)
     monkeypatch.setattr(mapfile, "RUN_BYTES", 1)
     monkeypatch.setattr(uploads, "_indexes", {})
-    topic = f"persistent://public/filesystem/{name}"
-    snapshot = discover(CONNECTOR, folders(), topic, {})
+    topic, storage = FILE_SYSTEM.topic(name), FILE_SYSTEM.storage
+    snapshot = discover(CONNECTOR, storage, topic, {})
     extents = [len(of.extents) for of in snapshot.ledgers]
     assert extents == PLACES[name]
-    rows, losses = read_topic(CONNECTOR, folders(), topic)
-    require_as_read_by_pulsar(rows, losses, f"expected-filesystem/{name}")
+    rows, losses = read_topic(CONNECTOR, storage, topic)
+    require_as_read_by_pulsar(rows, losses, FILE_SYSTEM.messages(name))
 
 
 @pytest.mark.parametrize("name", TOPICS)
 def test_our_writer_makes_what_the_broker_does(name: str) -> None:
     """So what is tested with it is worth something."""
-    first_line = (GOLDEN / "expected" / f"{name}.jsonl").read_text().splitlines()[0]
-    topic = json.loads(first_line)["topic"]
-    connector, storage = CONNECTOR, bucket()
+    topic = PULSAR_4_0.messages(name)[0]["topic"]
+    connector, storage = CONNECTOR, PULSAR_4_0.storage
     for found in discover(connector, storage, topic, {}).ledgers:
         entries: list[bytes] = []
         for extent in found.extents:
@@ -230,10 +201,10 @@ def test_our_writer_makes_what_the_broker_does(name: str) -> None:
     ],
 )
 def test_messages_that_were_encrypted(private_key: str, run_bytes: int) -> None:
-    topic, storage = "persistent://public/later/encrypted", bucket("-later")
+    topic, storage = DEPENDENT.topic("encrypted"), DEPENDENT.storage
     options = {"privateKey": private_key}
     rows, losses = read_topic(CONNECTOR, storage, topic, options, run_bytes=run_bytes)
-    require_as_read_by_pulsar(rows, losses, "expected-later/encrypted")
+    require_as_read_by_pulsar(rows, losses, DEPENDENT.messages("encrypted"))
 
 
 KEYS = {
@@ -241,77 +212,72 @@ KEYS = {
     for kind in ("rsa", "ec", "ec-explicit")
 }
 ENCRYPTED = sorted(
-    path.stem for path in (GOLDEN / "expected-newest").glob("*encrypted*.jsonl")
+    path.stem for path in (PULSAR_4_2.folder / "expected").glob("*encrypted*.jsonl")
 )
 
 
 @pytest.mark.parametrize("run_bytes", [1, 1 << 20])
 @pytest.mark.parametrize("name", ENCRYPTED)
-def test_encrypted_by_the_newest_client(name: str, run_bytes: int) -> None:
+def test_encrypted_by_the_client_of_4_2(name: str, run_bytes: int) -> None:
     """Chunks, too; and for keys of each kind."""
-    topic, storage = f"persistent://public/newest/{name}", bucket("-newest")
+    topic, storage = PULSAR_4_2.topic(name), PULSAR_4_2.storage
     options = {"privateKey": json.dumps(KEYS)}
     rows, losses = read_topic(CONNECTOR, storage, topic, options, run_bytes=run_bytes)
-    require_as_read_by_pulsar(rows, losses, f"expected-newest/{name}")
+    require_as_read_by_pulsar(rows, losses, PULSAR_4_2.messages(name))
 
 
 @pytest.mark.parametrize("parts", [1, 2, 3, 1000])
 @pytest.mark.parametrize("run_bytes", [1, 20_000, 1 << 20])
-@pytest.mark.parametrize(("namespace", "name"), OVER_RUNS)
+@pytest.mark.parametrize(("golden", "name"), OVER_RUNS, ids=str)
 def test_rows_that_depend_on_other_runs(
-    namespace: str, name: str, run_bytes: int, parts: int
+    golden: GoldenSet, name: str, run_bytes: int, parts: int
 ) -> None:
     """Whatever the runs are, and however many tasks read them."""
-    topic = f"persistent://public/{namespace}/{name}"
-    storage = bucket(f"-{namespace}")
+    topic, storage = golden.topic(name), golden.storage
     runs = list(decoded_runs(CONNECTOR, storage, topic, run_bytes=run_bytes))
     rows, losses = resolved_rows(CONNECTOR, runs, "", parts=parts)
-    require_as_read_by_pulsar(rows, losses, f"expected-{namespace}/{name}")
+    require_as_read_by_pulsar(rows, losses, golden.messages(name))
 
 
 @pytest.mark.parametrize("parts", [1, 2, 3, 1000])
 @pytest.mark.parametrize("name", ["txn-across", "txn-mixed", "txn-undecided"])
 def test_what_became_of_each_transaction(name: str, parts: int) -> None:
-    topic = f"persistent://public/newest/{name}"
+    topic, storage = PULSAR_4_2.topic(name), PULSAR_4_2.storage
     options = {"isolation": "read_uncommitted"}
-    storage = bucket("-newest")
     runs = list(decoded_runs(CONNECTOR, storage, topic, options, run_bytes=1))
     decoding = CONNECTOR.decoding(options)
     rows, losses = resolved_rows(CONNECTOR, runs, decoding, parts=parts)
     assert not losses
-    expected = messages(f"expected-newest/{name}.all")
+    expected = PULSAR_4_2.messages(f"{name}.all")
     assert [(row["__txn"], row["__txnState"]) for row in rows] == [
         (message["txn"], message["outcome"]) for message in expected
     ]
-    require_as_read_by_pulsar(rows, [], f"expected-newest/{name}.all")
+    require_as_read_by_pulsar(rows, [], expected)
 
 
 def test_what_follows_an_undecided_transaction_is_read() -> None:
     """By Pulsar's reader it is not, so what it read is where we begin."""
-    topic = "persistent://public/newest/txn-undecided"
-    rows, losses = read_topic(CONNECTOR, bucket("-newest"), topic)
-    by_pulsar = messages("expected-newest/txn-undecided")
-    require_as_read_by_pulsar(
-        rows[: len(by_pulsar)], losses, "expected-newest/txn-undecided"
-    )
+    topic = PULSAR_4_2.topic("txn-undecided")
+    rows, losses = read_topic(CONNECTOR, PULSAR_4_2.storage, topic)
+    by_pulsar = PULSAR_4_2.messages("txn-undecided")
+    require_as_read_by_pulsar(rows[: len(by_pulsar)], losses, by_pulsar)
     assert [as_client(row)["messageId"] for row in rows] == [
         message["messageId"]
-        for message in messages("expected-newest/txn-undecided.all")
+        for message in PULSAR_4_2.messages("txn-undecided.all")
         if message["outcome"] in (None, "committed")
     ]
 
 
 @pytest.mark.parametrize("name", OFFLOADED_BY_BROKER)
-def test_the_bucket_says_what_the_broker_said(name: str) -> None:
-    """Behind the broker's list is only its last ledger, which is open and empty."""
-    first_line = (GOLDEN / "expected" / f"{name}.jsonl").read_text().splitlines()[0]
-    internal = json.loads((GOLDEN / "internal" / f"{name}.stats.json").read_text())
-    topic = json.loads(first_line)["topic"]
-    snapshot = discover(CONNECTOR, bucket(), topic, {})
+def test_the_bucket_says_what_the_broker_reports(name: str) -> None:
+    """What follows the broker's list is only its last ledger, open and empty."""
+    internal = json.loads(PULSAR_4_0.manifest(name, "stats"))
+    topic = PULSAR_4_0.messages(name)[0]["topic"]
+    storage = PULSAR_4_0.storage
+    snapshot = discover(CONNECTOR, storage, topic, {})
     for form in ("info", "stats"):
-        told = (GOLDEN / "internal" / f"{name}.{form}.json").read_text()
-        options = {"manifest": told}
-        assert discover(CONNECTOR, bucket(), topic, options) == snapshot
+        options = {"manifest": PULSAR_4_0.manifest(name, form)}
+        assert discover(CONNECTOR, storage, topic, options) == snapshot
     found = [(of.ledger.id, of.extents[-1].last + 1) for of in snapshot.ledgers]
     assert found == [
         (ledger["ledgerId"], ledger["entries"])

@@ -105,6 +105,6 @@ def test_a_bomb_is_not_unfolded(codec: str, monkeypatch: pytest.MonkeyPatch) -> 
         hadoop_codecs.decompress(name(codec), stored, 1 << 40)
 
 
-def test_what_is_known() -> None:
+def test_known_codecs() -> None:
     assert hadoop_codecs.is_known(name("Default"))
     assert not hadoop_codecs.is_known("com.hadoop.compression.lzo.LzoCodec")

@@ -13,12 +13,12 @@ import hypothesis.strategies as st
 import msgspec
 import pyarrow as pa
 import pytest
-from effort import tries
 from hypothesis import given, settings
 
 from sparkcache_pulsar.schemas.decoded import Decoded
 from sparkcache_pulsar.schemas.decoders import decoder
 from sparkcache_pulsar.schemas.spec import JSON, Spec
+from tests.effort import tries
 
 from .kinds import EPOCH, Kind, records
 from .topics import read_values
@@ -62,7 +62,7 @@ def test_fields_may_be_missing_or_unknown_or_null() -> None:
     ]
 
 
-def test_of_two_fields_with_one_name_the_last_one_counts() -> None:
+def test_the_last_of_two_fields_with_one_name_counts() -> None:
     assert decode(record(a="int"), b'{"a":1,"a":2}').array.to_pylist() == [{"a": 2}]
 
 
@@ -135,7 +135,7 @@ EVERYTHING = record(
         pytest.param(b'{"a":' * 100_000, id="a hundred thousand objects"),
     ],
 )
-def test_what_is_no_value_is_told(payload: bytes) -> None:
+def test_invalid_values_are_reported(payload: bytes) -> None:
     begun = time.monotonic()
     found = decode(EVERYTHING, b'{"i":7}', payload, b'{"i":8}')
     assert time.monotonic() - begun < 1

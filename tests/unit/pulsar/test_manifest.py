@@ -1,4 +1,4 @@
-"""What a broker tells of a topic's ledgers, and what follows for which are read."""
+"""What a broker reports of a topic's ledgers, and what follows for which are read."""
 
 from __future__ import annotations
 
@@ -51,14 +51,15 @@ STATS = {
 
 
 @pytest.mark.parametrize(
-    ("told", "uuid"), [(INFO, "0e59e9ef-4d7b-46a8-a590-9f69dac1d474"), (STATS, None)]
+    ("reported", "uuid"),
+    [(INFO, "0e59e9ef-4d7b-46a8-a590-9f69dac1d474"), (STATS, None)],
 )
 @pytest.mark.parametrize("as_object", [False, True])
 def test_both_commands_are_understood(
-    told: object, uuid: str | None, as_object: bool
+    reported: object, uuid: str | None, as_object: bool
 ) -> None:
     storage = MemoryStorage()
-    given = f"  {json.dumps(told)}\n"
+    given = f"  {json.dumps(reported)}\n"
     if as_object:
         storage.put("lists/orders.json", given.encode())
         given = "lists/orders.json"
@@ -86,13 +87,13 @@ def test_both_commands_are_understood(
         '{"a":' * 100_000,
     ],
 )
-def test_what_is_no_manifest(wrong: str) -> None:
+def test_invalid_manifests(wrong: str) -> None:
     with pytest.raises(ConfigError, match=r"option manifest=.*info-internal") as error:
         read_manifest(MemoryStorage(), {"manifest": wrong})
     assert len(str(error.value)) < 300
 
 
-def test_a_name_of_nothing() -> None:
+def test_a_manifest_that_does_not_exist() -> None:
     with pytest.raises(SourceError, match=r"memory://bucket/orders\.json"):
         read_manifest(MemoryStorage(), {"manifest": "orders.json"})
 
@@ -153,13 +154,13 @@ def test_an_attempt_that_is_not_finished_names_no_upload(
     assert not caplog.records
 
 
-def test_of_several_uploads_the_one_it_names_is_taken() -> None:
+def test_the_upload_that_the_manifest_names_is_taken() -> None:
     storage = MemoryStorage()
     for uuid in several(storage):
         assert chosen(storage, naming(uuid)) == uuid
 
 
-def test_another_one_is_taken_where_that_is_not_whole(
+def test_another_upload_is_taken_if_the_named_one_is_broken(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """They are equal, since a ledger that is offloaded is closed."""
@@ -242,12 +243,12 @@ def test_where_subscriptions_stand(cursors: dict[str, object]) -> None:
         ),
     ],
 )
-def test_cursors_that_are_none(text: str) -> None:
+def test_invalid_cursors(text: str) -> None:
     with pytest.raises(ConfigError, match="give the JSON"):
         read_cursors(text)
 
 
-def test_how_many_entries_are_lost_with_an_index_the_manifest_says() -> None:
+def test_the_manifest_says_how_many_entries_are_lost_with_an_index() -> None:
     storage = store(ENTRIES, ledger=5)
     index = ledger_objects(TOPIC, 5, ENTRIES)[1]
     storage.put(index.key, b"", index.metadata)

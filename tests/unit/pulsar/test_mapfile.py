@@ -181,7 +181,7 @@ def test_an_index_whose_header_runs_on_is_not_empty() -> None:
 
 
 @pytest.mark.parametrize("format_", FORMATS, ids=str)
-def test_of_several_uploads_one_that_is_whole_is_taken(format_: Format) -> None:
+def test_a_whole_one_of_several_uploads_is_taken(format_: Format) -> None:
     """The index says where entries begin, not where the last one ends."""
     data, index = map_file(ENTRIES, format_, interval=100)
     storage = store_files(MemoryStorage(), (data[:-1], index))
@@ -190,7 +190,7 @@ def test_of_several_uploads_one_that_is_whole_is_taken(format_: Format) -> None:
     assert read(storage) == (VALUES, [])
 
 
-def test_of_several_uploads_that_are_cut_one_is_read_as_far_as_it_goes() -> None:
+def test_one_of_several_cut_uploads_is_read_as_far_as_it_goes() -> None:
     data, index = map_file(ENTRIES, Format("record"), interval=100)
     storage = store_files(MemoryStorage(), (data[:-1], index))
     store_files(storage, (data[:-2], index), folder(uuid=OTHER_UUID))
@@ -199,7 +199,7 @@ def test_of_several_uploads_that_are_cut_one_is_read_as_far_as_it_goes() -> None
     assert [(loss.first, loss.last) for loss in losses] == [(19, 19)]
 
 
-def test_of_several_uploads_the_manifest_names_one() -> None:
+def test_the_manifest_names_one_of_several_uploads() -> None:
     files = map_file(ENTRIES, Format("record"))
     storage = store_files(MemoryStorage(), files)
     store_files(storage, files, folder(uuid=OTHER_UUID))

@@ -67,7 +67,10 @@ START = len(Format("record").header())
             DATA, index_file([(-1, START), (20, 900)]), "up to 19", id="a greater id"
         ),
         pytest.param(
-            DATA, index_file([(-1, START), (9, 1 << 40)]), "ascending", id="behind"
+            DATA,
+            index_file([(-1, START), (9, 1 << 40)]),
+            "ascending",
+            id="after the end",
         ),
         pytest.param(
             DATA, index_file([(-1, -START)]), "ascending", id="a negative offset"
@@ -106,7 +109,7 @@ def test_what_is_inconsistent(data: bytes, index: bytes, message: str) -> None:
 
 
 @pytest.mark.usefixtures("small_steps")
-def test_a_place_in_the_midst_of_a_block() -> None:
+def test_a_place_in_the_middle_of_a_block() -> None:
     data, _ = map_file(ENTRIES, Format("block"))
     for places, message in (
         ([(-1, START), (9, len(data) - 99)], "a sync marker"),
@@ -118,7 +121,7 @@ def test_a_place_in_the_midst_of_a_block() -> None:
 
 
 def damaged(format_: Format, at: int, new: bytes) -> MemoryStorage:
-    """Data that were damaged behind their metadata after they were stored."""
+    """Data whose end, after the metadata, was damaged once they were stored."""
     data, index = map_file(ENTRIES, format_)
     data = (data[:at] + new + data[at + len(new) :])[: len(data)]
     return store_files(MemoryStorage(), (data, index))
@@ -149,7 +152,7 @@ PLAIN, EACH = Format("records"), Format("record")
 def test_what_is_lost(
     format_: Format, at: int, new: bytes, lost: range, found: str
 ) -> None:
-    """Behind a record of which the length is wrong, nothing more can be found."""
+    """After a record whose length is wrong, nothing more can be found."""
     place = offset_of(5, format_)
     storage = damaged(format_, place + at, new)
     values, losses = read(storage, 1 << 20)
@@ -171,7 +174,7 @@ def test_a_sync_marker_that_is_another() -> None:
 
 
 @pytest.mark.parametrize("format_", [*FORMATS[:3], Format("block", per_block=100)])
-def test_what_stands_behind_the_last_entry_is_none(format_: Format) -> None:
+def test_what_follows_the_last_entry_is_not_an_entry(format_: Format) -> None:
     metadata = ledger_metadata(TOPIC, ENTRIES[:18])
     files = map_file(ENTRIES, format_, interval=100, metadata=metadata)
     assert read(store_files(MemoryStorage(), files)) == (VALUES[:18], [])
@@ -189,7 +192,7 @@ def test_a_beginning_without_end_is_not_read_to_the_end(
     assert storage.requests["open"] == 2
 
 
-def test_of_a_block_all_is_lost_but_not_what_follows() -> None:
+def test_a_whole_block_is_lost_but_not_what_follows() -> None:
     format_ = Format("block")
     second, third = offset_of(3, format_), offset_of(7, format_)
     values, losses = read(damaged(format_, third - 9, b"\0\0\0"))

@@ -22,7 +22,7 @@ from sparkcache_pulsar.message_ids import message_ids
         ),
     ],
 )
-def test_one(
+def test_one_message_id(
     ledger: int,
     entry: int,
     partition: int | None,
@@ -40,7 +40,7 @@ def test_one(
     assert ids.to_pylist() == [bytes.fromhex(encoded)]
 
 
-def test_many_of_different_lengths() -> None:
+def test_message_ids_of_different_lengths() -> None:
     entries = np.array([0, 127, 128, 2**40])
     ids = message_ids(
         1, entries, None, np.array([-1, 0, 200, -1]), np.array([0, 1, 300, 0])

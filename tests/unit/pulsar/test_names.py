@@ -35,7 +35,7 @@ def test_full_name(given_name: str, full: str) -> None:
     "wrong",
     ["", "/", "a/b", "persistent://x", "a//b", "non-persistent://t/n/x", "a/b/c/d/e"],
 )
-def test_what_is_no_name(wrong: str) -> None:
+def test_invalid_names(wrong: str) -> None:
     with pytest.raises(ConfigError, match="give 'persistent://tenant"):
         names.full_name(wrong)
 
@@ -79,7 +79,7 @@ def test_keys(text: str, key: Key | None) -> None:
         pytest.param(UUID, SegmentKey(UUID, False), id="data"),
         pytest.param(f"{UUID}-index", SegmentKey(UUID, True), id="index"),
         pytest.param(f"{UUID}-ledger-5", None, id="classic"),
-        pytest.param(f"{UUID}-index-index", None, id="something behind it"),
+        pytest.param(f"{UUID}-index-index", None, id="something after it"),
         pytest.param(UUID.upper(), None, id="in capitals, as Pulsar never writes it"),
         pytest.param(f"dir/{UUID}", None, id="in a folder"),
         pytest.param("_SUCCESS", None, id="something else"),

@@ -6,11 +6,11 @@ from dataclasses import replace
 from itertools import accumulate
 
 import hypothesis.strategies as st
-from effort import tries
 from hypothesis import given, settings
 
 from sparkcache.testing import MemoryStorage
 from sparkcache_pulsar.testing import Codec
+from tests.effort import tries
 
 from .resolving import marker, read, single, values
 from .topics import TXN_ABORT, TXN_COMMIT, store

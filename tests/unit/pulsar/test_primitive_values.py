@@ -11,12 +11,12 @@ from typing import Any
 import hypothesis.strategies as st
 import pyarrow as pa
 import pytest
-from effort import tries
 from hypothesis import given, settings
 
 from sparkcache_pulsar import PulsarConnector
 from sparkcache_pulsar.schemas.decoded import Decoded
 from sparkcache_pulsar.schemas.primitives import TYPES, primitive
+from tests.effort import tries
 
 from .kinds import EPOCH
 from .spark_schema import as_spark_has_it
@@ -90,7 +90,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("type_", "payload"), WRONG)
-def test_what_is_no_value_is_told(type_: str, payload: bytes) -> None:
+def test_invalid_values_are_reported(type_: str, payload: bytes) -> None:
     found = decode(type_, None, payload, None)
     assert found.faults.keys() == {1}
     assert found.array.null_count == 3

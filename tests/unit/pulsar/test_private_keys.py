@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize("name", FILES)
 def test_keys_of_each_kind_open_what_pulsar_has_encrypted_for_them(name: str) -> None:
-    """Of RSA and of EC, one of which has its curve spelled out."""
+    """Of RSA and of EC, one of them with explicit parameters of its curve."""
     entries = [b64decode(vector["entry"]) for vector in VECTORS]
     values = [
         b64decode(vector["value"]) for vector in VECTORS if name in vector["keys"]

@@ -127,7 +127,7 @@ GOOD = varint_field(NUMBER, 5) + bytes_field(RANGE, b"abc")
         pytest.param(b"\x10\x01", id="a number for bytes"),
         pytest.param(b"\x7a\x01\x01", id="packed numbers"),
         pytest.param(b"\x5b", id="a group"),
-        pytest.param(b"\x5f", id="a wire type that is none"),
+        pytest.param(b"\x5f", id="an invalid wire type"),
         pytest.param(b"\x59\x00\x00", id="a fixed64 beyond the end"),
     ],
 )
@@ -156,7 +156,7 @@ def test_arbitrary_bytes_stay_within_their_lanes(messages: list[bytes]) -> None:
         assert all(one in message for one in ranges)
 
 
-def test_nothing() -> None:
+def test_no_messages() -> None:
     table, data = parse_all([])
     assert as_lists(table, data, 0) == []
 

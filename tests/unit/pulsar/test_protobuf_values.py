@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import hypothesis.strategies as st
 import pyarrow as pa
 import pytest
-from effort import tries
 from hypothesis import given, settings
 
 from sparkcache.errors import ConfigError
@@ -21,6 +20,7 @@ from sparkcache_pulsar.schemas.decoded import Decoded
 from sparkcache_pulsar.schemas.decoders import decoder
 from sparkcache_pulsar.schemas.protobuf_files import message_descriptor, protobuf_spec
 from sparkcache_pulsar.testing import bytes_field, varint_field
+from tests.effort import tries
 
 from .kinds import EPOCH, texts
 from .spark_schema import as_spark_has_it
@@ -178,7 +178,8 @@ def build(value: dict[str, Any]) -> bytes:
         since = value["at"] - EPOCH
         message.at.seconds = since // dt.timedelta(seconds=1)
         message.at.nanos = since.microseconds * 1000 + 999
-    return message.SerializeToString()
+    encoded: bytes = message.SerializeToString()
+    return encoded
 
 
 @settings(max_examples=tries(33))
@@ -257,7 +258,9 @@ def test_unknown_fields_are_passed_over() -> None:
         ),
     ],
 )
-def test_what_is_no_message_is_told(files: bytes, message: str, payload: bytes) -> None:
+def test_invalid_messages_are_reported(
+    files: bytes, message: str, payload: bytes
+) -> None:
     begun = time.monotonic()
     found = decode(files, message, None, payload)
     assert time.monotonic() - begun < 1

@@ -1,16 +1,16 @@
-"""Whatever is written is read, whatever is damaged is told."""
+"""Whatever is written is read, whatever is damaged is reported."""
 
 from __future__ import annotations
 
 import hypothesis.strategies as st
 import pytest
-from effort import tries
 from hypothesis import given, settings
 
 from sparkcache.errors import SourceError
 from sparkcache.testing import MemoryStorage, discover, read_topic
 from sparkcache_pulsar import PulsarConnector
 from sparkcache_pulsar.testing import Entry, ledger_objects
+from tests.effort import tries
 
 from .topics import (
     TOPIC,
@@ -62,20 +62,20 @@ def test_any_run_can_be_loaded_alone(
     stream = storage.open(found.ledger.object, extent.offset, extent.size_bytes)
     whole = list(CONNECTOR.split(found.ledger, extent, runs, stream))
     first = data.draw(st.integers(0, len(runs) - 1))
-    behind = data.draw(st.integers(first + 1, len(runs)))
+    stop = data.draw(st.integers(first + 1, len(runs)))
     offset = whole[first].offset
     size = extent.offset + extent.size_bytes - offset
     stream = storage.open(found.ledger.object, offset, size)
-    part = list(CONNECTOR.split(found.ledger, extent, runs[first:behind], stream))
-    assert part == whole[first:behind]
+    part = list(CONNECTOR.split(found.ledger, extent, runs[first:stop], stream))
+    assert part == whole[first:stop]
 
 
 @settings(max_examples=tries(75))
 @given(topics, sizes, sizes, st.data())
-def test_damage_is_told(
+def test_damage_is_reported(
     written: list[Entry], more: int, run_bytes: int, data: st.DataObject
 ) -> None:
-    """Every row that is read was written, and all others are in entries told as lost.
+    """Every row that is read was written; all others are in entries reported as lost.
 
     Only entries with a checksum: in the others a changed letter goes unnoticed.
     """
@@ -138,7 +138,7 @@ def test_arbitrary_entries_do_no_harm(written: list[bytes], run_bytes: int) -> N
 def test_damaged_entries_without_checksums_do_no_harm(
     written: list[Entry], data: st.DataObject
 ) -> None:
-    """Where nothing tells that bytes were changed, all that is read may be wrong."""
+    """Where nothing shows that bytes were changed, all that is read may be wrong."""
     encoded = []
     for entry in written:
         changed = bytearray(entry.encode())

@@ -20,7 +20,7 @@ AT_6 = 24
 AT_5 = AT_6 + 16 + len(INFO_6) + 20
 
 
-def test_blocks_reach_to_the_next_one_whosever_it_is() -> None:
+def test_blocks_reach_to_the_next_one_of_any_ledger() -> None:
     segment = parse_segment("u", GOOD)
     assert segment.data_bytes == 3000
     assert segment.pieces == (
@@ -29,7 +29,7 @@ def test_blocks_reach_to_the_next_one_whosever_it_is() -> None:
     )
 
 
-def test_of_an_open_ledger_the_index_says_where_it_ends() -> None:
+def test_the_index_says_where_an_open_ledger_ends() -> None:
     info = ledger_info(6, 8, closed=False)
     (piece,) = parse_segment("u", segment_index(1000, [(6, info, [(3, 0)])])).pieces
     assert piece == Piece(6, (Extent(3, 7, 0, 1000),), ends_here=True)
@@ -102,7 +102,7 @@ def changed(at: int, format_: str, value: int) -> bytes:
             segment_index(3000, [(5, INFO_5, [(10, 0)])]),
             24,
             "ascending",
-            id="behind",
+            id="after the end",
         ),
         pytest.param(
             segment_index(400, [(5, INFO_5, [(0, 0)]), (6, INFO_6, [(0, 200)])]),

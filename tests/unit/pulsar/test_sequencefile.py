@@ -1,4 +1,4 @@
-"""SequenceFiles: headers, numbers and blocks, and what is none of these."""
+"""SequenceFiles: headers, numbers and blocks, valid and invalid ones."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def test_numbers(encoded: str, value: int) -> None:
 
 
 @given(st.integers(-(2**63), 2**63 - 1), st.binary(max_size=9))
-def test_numbers_come_back(value: int, behind: bytes) -> None:
-    data = vint(value) + behind
-    assert read_vint(data, 0) == (value, len(data) - len(behind))
+def test_numbers_come_back(value: int, rest: bytes) -> None:
+    data = vint(value) + rest
+    assert read_vint(data, 0) == (value, len(data) - len(rest))
 
 
 @pytest.mark.parametrize(
@@ -59,9 +59,9 @@ def test_numbers_come_back(value: int, behind: bytes) -> None:
 )
 def test_headers(format_: Format, layout: Layout) -> None:
     data = format_.header()
-    source = DataInput("u", data + b"behind")
+    source = DataInput("u", data + b"rest")
     assert read_header(source, BYTES) == layout
-    assert source.remaining == len(b"behind")
+    assert source.remaining == len(b"rest")
 
 
 HEADER = Format("block").header()
@@ -97,7 +97,7 @@ def replaced(old: bytes, new: bytes) -> bytes:
         ),
     ],
 )
-def test_what_is_no_header(data: bytes, message: str) -> None:
+def test_invalid_headers(data: bytes, message: str) -> None:
     with pytest.raises(SourceError, match=message) as error:
         read_header(DataInput("u", data), BYTES)
     assert error.value.uri == "u"
@@ -145,7 +145,7 @@ def test_blocks() -> None:
         pytest.param(BLOCK[:-1], "values of up to", id="cut"),
     ],
 )
-def test_what_is_no_block(data: bytes, message: str) -> None:
+def test_invalid_blocks(data: bytes, message: str) -> None:
     with pytest.raises(SourceError, match=message):
         read_block(DataInput("u", data), LAYOUT)
 
@@ -161,7 +161,9 @@ def test_what_is_no_block(data: bytes, message: str) -> None:
         pytest.param(b"\1" + vint(1 << 40), b"abc", id="great"),
     ],
 )
-def test_values_that_are_not_as_long_as_told(lengths: bytes, stored: bytes) -> None:
+def test_values_that_are_not_as_long_as_announced(
+    lengths: bytes, stored: bytes
+) -> None:
     with pytest.raises(CodecError):
         values(made_of(KEY_SIZES, KEYS, lengths, stored))
 

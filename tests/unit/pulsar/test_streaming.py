@@ -14,6 +14,7 @@ from sparkcache import testing
 from sparkcache.errors import ConfigError, SourceError
 from sparkcache.model import Extent
 from sparkcache.testing import MemoryStorage, read_topic
+from sparkcache.testing.memory_storage import MemoryStream
 from sparkcache_pulsar import PulsarConnector
 
 from .streaming import (
@@ -28,7 +29,7 @@ from .topics import TOPIC, store
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from sparkcache.connector import ByteStream, Snapshot
+    from sparkcache.connector import Snapshot
     from sparkcache.model import Loss, ObjectId
 
 LENIENT = {"failOnDataLoss": "false"}
@@ -56,7 +57,7 @@ def entries(ledger: int, first: int, stop: int) -> list[str]:
 @pytest.mark.parametrize("run_bytes", [1, 200, 1 << 20])
 @pytest.mark.parametrize("padding", [0, 1, 3, 4, 11, 12, 13, 5000])
 def test_ledgers_in_several_segments(padding: int, run_bytes: int) -> None:
-    """Without padding nothing but the index tells one block from the next."""
+    """Without padding only the index separates one block from the next."""
     storage = MemoryStorage()
     counts = {5: 6, 6: 9, 7: 4}
     first = [numbered(5, 0, 4, padding), numbered(5, 4, 6), numbered(6, 0, 2, padding)]
@@ -85,7 +86,7 @@ def test_ledgers_are_addressed_exactly() -> None:
 
 @pytest.mark.parametrize("padding", [0, 1, 12, 200])
 def test_where_the_last_ledger_ends_is_read_once(padding: int) -> None:
-    """Its info tells of nine entries; two of them are here, the others are to come."""
+    """Its info has nine entries; two of them are here, the others are to come."""
     storage = MemoryStorage()
     store_segment(storage, [numbered(5, 0, 2, padding)], {5: 9}, seed=99)
     for _ in range(2):
@@ -130,7 +131,7 @@ def test_user_metadata_may_say_whose_they_are() -> None:
     assert read(storage, {})[0] == entries(5, 0, 2)
 
 
-def test_segments_of_nobody_are_left_out_and_told(
+def test_segments_of_no_topic_are_left_out_and_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     storage = store(list(numbered(4, 0, 3).entries), ledger=4)
@@ -167,7 +168,7 @@ def test_a_segment_without_an_index_is_unfinished(
         pytest.param([(0, 4), (0, 4)], [(0, 3)], id="the same twice"),
         pytest.param([(0, 2), (0, 4)], [(0, 3)], id="the longer one"),
         pytest.param([(0, 4), (1, 3)], [(0, 3)], id="one within another"),
-        pytest.param([(0, 3), (1, 2), (3, 4)], [(0, 2), (3, 3)], id="and one behind"),
+        pytest.param([(0, 3), (1, 2), (3, 4)], [(0, 2), (3, 3)], id="and one after"),
         pytest.param([(0, 3), (2, 4)], [(0, 1), (2, 3)], id="two that overlap"),
         pytest.param([(2, 4), (0, 2), (0, 2)], [(0, 1), (2, 3)], id="in any order"),
     ],
@@ -188,21 +189,21 @@ def test_segments_that_were_repeated(
     ("pieces", "listed", "lost"),
     [
         pytest.param([(2, 4)], {}, [(0, 1)], id="at the beginning"),
-        pytest.param([(0, 1), (3, 4)], {}, [(1, 2)], id="in the midst"),
+        pytest.param([(0, 1), (3, 4)], {}, [(1, 2)], id="in the middle"),
         pytest.param(
             [(0, 2)], {"isOffloaded": True, "entries": 4}, [(2, 3)], id="at the end"
         ),
         pytest.param([(0, 2)], {"entries": 4}, [], id="at the end, not offloaded yet"),
     ],
 )
-def test_entries_that_lie_nowhere_are_lost(
+def test_entries_in_no_segment_are_lost(
     pieces: list[tuple[int, int]],
     listed: dict[str, object],
     lost: list[tuple[int, int]],
 ) -> None:
     storage = MemoryStorage()
     for seed, (first, stop) in enumerate(pieces):
-        # Another ledger behind it: so the index says where this one ends.
+        # Another ledger after it: so the index says where this one ends.
         ends = [numbered(5, first, stop), numbered(50 + seed, 0, 1)]
         store_segment(storage, ends, {5: stop, 50 + seed: 1}, seed=seed)
     options = manifest(5, **listed)
@@ -216,7 +217,7 @@ def test_entries_that_lie_nowhere_are_lost(
             discover(storage, options)
 
 
-def test_of_a_broken_segment_all_ledgers_are_lost() -> None:
+def test_all_ledgers_of_a_broken_segment_are_lost() -> None:
     storage = MemoryStorage()
     store_segment(storage, [numbered(5, 0, 2), numbered(6, 0, 2)], {5: 2, 6: 4})
     key = store_segment(
@@ -231,7 +232,7 @@ def test_of_a_broken_segment_all_ledgers_are_lost() -> None:
     assert [of.ledger.id for of in snapshot.ledgers] == [5, 6]
 
 
-def test_a_broken_segment_does_no_harm_beside_one_that_is_whole() -> None:
+def test_a_broken_segment_beside_a_whole_one_does_no_harm() -> None:
     storage = MemoryStorage()
     blocks = [numbered(5, 0, 2), numbered(6, 0, 2)]
     key = store_segment(storage, blocks, {5: 2, 6: 2})
@@ -246,7 +247,7 @@ class FailingStorage(MemoryStorage):
 
     doomed = ""
 
-    def open(self, object_id: ObjectId, offset: int, size_bytes: int) -> ByteStream:
+    def open(self, object_id: ObjectId, offset: int, size_bytes: int) -> MemoryStream:
         if object_id.uri.endswith(self.doomed) and self.doomed:
             self.remove(self.doomed)
             self.remove(f"{self.doomed}-index")
@@ -263,7 +264,7 @@ def test_a_segment_that_is_deleted_meanwhile() -> None:
     ]
 
 
-def test_an_index_that_cannot_be_read_could_be_anybodys() -> None:
+def test_an_unreadable_index_could_be_of_any_topic() -> None:
     storage = store(list(numbered(4, 0, 3).entries), ledger=4)
     key = store_segment(storage, [numbered(5, 0, 2)], {5: 2})
     index = storage.get(f"memory://bucket/{key}-index").data
@@ -323,7 +324,7 @@ def test_any_damage_leaves_every_entry_delivered_or_lost(at: int, new: bytes) ->
     assert not seen & lost
 
 
-def test_an_end_that_cannot_be_found_is_told_when_it_is_read() -> None:
+def test_a_missing_end_is_reported_when_it_is_read() -> None:
     """A frame of another entry is no end: what may follow it is lost, not left out."""
     storage = MemoryStorage()
     wrong = Block(5, 7, (b"x" * 50,)).encode()[128:]
@@ -347,7 +348,7 @@ def test_what_a_gap_and_a_broken_segment_have_in_common_is_lost_once() -> None:
     assert key in loss.uri
 
 
-def test_a_block_of_which_the_end_is_not_known_hides_no_segment_behind_it() -> None:
+def test_a_block_without_a_known_end_hides_no_segment_after_it() -> None:
     """By its index it might have all entries that are left."""
     storage = MemoryStorage()
     blocks = [numbered(5, 0, 3), numbered(5, 3, 4, padding=99)]

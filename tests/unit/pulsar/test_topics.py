@@ -7,7 +7,6 @@ from typing import Any
 
 import hypothesis.strategies as st
 import pytest
-from effort import tries
 from hypothesis import given, settings
 
 from sparkcache.connector import Selection
@@ -16,6 +15,7 @@ from sparkcache.source.options import ScanOptions
 from sparkcache.testing import MemoryStorage
 from sparkcache_pulsar import PulsarConnector
 from sparkcache_pulsar.testing import Entry, Message
+from tests.effort import tries
 
 from .topics import TOPIC, TXN_ABORT, store
 
@@ -66,16 +66,14 @@ def test_a_pattern(storage: MemoryStorage, pattern: str, found: list[str]) -> No
 @pytest.mark.parametrize(
     ("names", "pattern"), [(["persistent://shop/eu/order"], ""), ([], "orders")]
 )
-def test_what_is_not_there(
-    storage: MemoryStorage, names: list[str], pattern: str
-) -> None:
+def test_missing_topics(storage: MemoryStorage, names: list[str], pattern: str) -> None:
     with pytest.raises(
         ConfigError, match=r"no offloaded ledger.*found topics .*/orders"
     ):
         select(storage, *names, pattern=pattern)
 
 
-def test_one_of_several_that_is_not_there(storage: MemoryStorage) -> None:
+def test_one_missing_topic_of_several(storage: MemoryStorage) -> None:
     with pytest.raises(ConfigError, match="persistent://shop/eu/pizzas"):
         select(storage, TOPIC, "persistent://shop/eu/pizzas")
 
@@ -161,7 +159,7 @@ def test_offsets_of_a_topic_are_those_of_its_partitions() -> None:
         ('{"a//b": "1:2"}', "'a//b' is not a topic's name"),
     ],
 )
-def test_offsets_that_are_none(offsets: str, message: str) -> None:
+def test_invalid_offsets(offsets: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
         options(topic="orders", endingOffsets=offsets)
     assert str(caught.value).startswith(f"option endingOffsets={offsets!r}: ")
@@ -184,12 +182,16 @@ def blocks(
     return store(entries, max_block_bytes=140 + (longest + 12) * size)
 
 
+def _micros(time_ms: int | None) -> int | None:
+    return None if time_ms is None else time_ms * 1000
+
+
 def kept(
     storage: MemoryStorage, start: int | None, end: int | None, skew: str = "0s"
 ) -> range:
     (found,) = CONNECTOR.catalog(storage, {}).snapshot(TOPIC).ledgers
     extents = [(found.ledger, extent) for extent in found.extents]
-    times = tuple(None if ms is None else ms * 1000 for ms in (start, end))
+    times = _micros(start), _micros(end)
     return CONNECTOR.prune(storage, extents, times, {"maxTimeSkew": skew})
 
 
@@ -237,7 +239,7 @@ def test_a_block_that_begins_with_what_cannot_be_read() -> None:
 
 @pytest.mark.parametrize("bit", [23, 33, 40, 48, 54, 78])
 def test_a_block_that_begins_with_a_time_that_was_damaged(bit: int) -> None:
-    """Of which the checksum tells, and nothing else does."""
+    """Only the checksum shows it."""
     now = 1_700_000_000_000
     entries = [
         Entry((Message(b"x"),), publish_time_ms=now + 1_000 * second).encode()

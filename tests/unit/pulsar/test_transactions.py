@@ -66,7 +66,7 @@ def test_what_was_not_can_be_read_with_its_state(parts: int) -> None:
 
 @pytest.mark.parametrize("parts", range(1, 6))
 def test_what_a_damaged_end_leaves_undecided_is_a_loss(parts: int) -> None:
-    """As it may have been committed. Only what is lost behind it can be its end."""
+    """As it may have been committed. Only what is lost after it can be its end."""
     damaged = bytearray(marker(ONE, TXN_COMMIT).encode())
     damaged[-1] ^= 1
     earlier = bytes(damaged)
@@ -85,7 +85,7 @@ def test_what_a_damaged_end_leaves_undecided_is_a_loss(parts: int) -> None:
     assert [loss.first for loss in losses] == [3]
 
 
-def test_what_is_undecided_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_undecided_messages_are_reported(caplog: pytest.LogCaptureFixture) -> None:
     read(store(ENCODED))
     (record,) = caplog.records
     assert "isolation=read_uncommitted" in record.message
@@ -117,7 +117,7 @@ class Ahead:
             self.open -= 1
 
 
-def test_who_looks_ahead_goes_on_from_there_until_overtaken() -> None:
+def test_a_look_ahead_goes_on_from_its_end_until_overtaken() -> None:
     """Each run has a message of a transaction that ends in the next one."""
     written = [single(b"plain")]
     for number in range(9):
@@ -152,7 +152,7 @@ def test_the_isolation_must_be_one_there_is() -> None:
         CONNECTOR.decoding({"isolation": "serializable"})
 
 
-def test_runs_of_neither_are_as_they_were_without() -> None:
+def test_plain_runs_have_the_plain_schema() -> None:
     plain = single(b"x").encode()
     (_, decoded), *_ = decoded_runs(CONNECTOR, store([plain]), TOPIC)
     assert decoded.batches[0].schema == CONNECTOR.schema("")

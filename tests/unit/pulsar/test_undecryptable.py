@@ -79,7 +79,7 @@ def test_what_is_damaged_gives_no_rows(entry: Entry, options: dict[str, str]) ->
 
 
 def test_losses_for_want_of_a_key(tmp_path: Path) -> None:
-    """Each tells whose keys would do, what was given, and what to do."""
+    """Each says whose keys would do, what was given, and what to do."""
     wrong = write(tmp_path / "wrong.pem", stranger())
     p256 = FILES["p256"]
     many = encrypted(SINGLE, names=tuple(f"key {n}" for n in range(7)))

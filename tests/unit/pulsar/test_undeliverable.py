@@ -149,7 +149,7 @@ PLAIN = single(Message(b"x"), checksum=False).encode()
         pytest.param(
             odd(b"x", b"".join((UUID, varint_field(27, 2), varint_field(29, 2)))),
             "chunk 2 of 2",
-            id="a chunk behind the last one",
+            id="a chunk after the last one",
         ),
         pytest.param(
             odd(b"x", b"".join((UUID, varint_field(27, 2), varint_field(28, 2**31)))),

@@ -16,7 +16,7 @@ from sparkcache_pulsar.decoding import Decoding
 from sparkcache_pulsar.schemas.spec import MAX_TEXT_BYTES, ValueDecoding
 from sparkcache_pulsar.testing import Codec, Entry, Message
 
-from .golden import GOLDEN, bucket
+from .golden import PULSAR_4_0
 from .spark_schema import as_spark_has_it
 from .topics import TOPIC, Row, read_values, store
 
@@ -188,7 +188,7 @@ def test_a_schema_can_be_too_long() -> None:
         ),
     ],
 )
-def test_options_that_are_wrong(options: dict[str, str], message: str) -> None:
+def test_wrong_options(options: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         CONNECTOR.decoding(options)
 
@@ -312,7 +312,7 @@ def test_inline_pairs() -> None:
         pytest.param(b"\xff\xff\xff\xfe" + b"a" * 9, id="a key of -2 bytes"),
     ],
 )
-def test_what_is_no_pair_is_told(payload: bytes) -> None:
+def test_invalid_pairs_are_reported(payload: bytes) -> None:
     options = pair("INLINE") | {"mode": "PERMISSIVE"}
     entries = [Entry((Message(payload), Message(inline(b"a", b"\0\0\0\7"))))]
     (bad, good), losses = read_topic(CONNECTOR, store(entries), TOPIC, options)
@@ -322,7 +322,7 @@ def test_what_is_no_pair_is_told(payload: bytes) -> None:
 
 
 def test_separated_pairs() -> None:
-    """A tombstone has a key all the same."""
+    """A tombstone has a key, too."""
     messages = (
         Message(b"\0\0\0\7", key="a"),
         Message(None, key=b"b"),
@@ -384,11 +384,11 @@ def test_columns_of_pairs_are_what_spark_takes() -> None:
 
 def golden(name: str, options: dict[str, str]) -> list[Any]:
     """Read what Pulsar's own client wrote with a schema."""
-    lines = (GOLDEN / "expected" / f"{name}.jsonl").read_text().splitlines()
-    topic = json.loads(lines[0])["topic"]
-    rows, losses = read_topic(CONNECTOR, bucket(), topic, options)
+    expected = PULSAR_4_0.messages(name)
+    topic = expected[0]["topic"]
+    rows, losses = read_topic(CONNECTOR, PULSAR_4_0.storage, topic, options)
     assert not losses
-    assert len(rows) == len(lines)
+    assert len(rows) == len(expected)
     return [row["value"] for row in rows]
 
 

@@ -167,7 +167,7 @@ entries = st.one_of(batches, singles, batches, singles, outcomes)
 
 
 def ended_once(written: list[Entry]) -> bool:
-    """Tell whether no transaction ends twice, nor goes on after its end."""
+    """Return whether no transaction ends twice, nor goes on after its end."""
     ended = set()
     for entry in written:
         if entry.txn in ended:

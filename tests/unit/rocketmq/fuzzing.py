@@ -2,14 +2,14 @@
 
 `check` reads a log that `damage` has changed, and raises AssertionError unless
 
-    every offset that was written comes with its row, or is told as lost, never both;
+    every offset that was written comes with its row or is reported as lost, never both;
     one whose bytes were changed has the row that these bytes mean, by `reference`;
     one whose bytes were not is lost only where damage on both sides of it leaves its
     offset without a witness;
     each run alone becomes what it does with all others;
     in memory.
 
-What no reader can tell is not asked for: nothing but the body has a checksum.
+What no reader can know is not required: nothing but the body has a checksum.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from pathlib import Path
 from sparkcache_rocketmq import codecs
 from sparkcache_rocketmq.testing import Codec, Message, coda
 
-from .logs import Found, Log, Row, write
-from .reference import CAP_BYTES, BadRecordError, read_record
+from .logs import Found, Log, write
+from .reference import CAP_BYTES, BadRecordError, Row, read_record
 
 MOST_BYTES = 64 << 20
 """What reading a damaged log may take beside what is there already."""
@@ -131,8 +131,8 @@ def _damage(random_: random.Random, log: Log, data: bytearray) -> None:
             other, _ = random_.choice(list(log.places.values()))
             _overwrite(data, place, log.data[other : other + size])
         case 9:
-            behind = place + size - random_.randrange(40)
-            _overwrite(data, behind, random_.randbytes(random_.choice([1, 2, 4])))
+            after = place + size - random_.randrange(40)
+            _overwrite(data, after, random_.randbytes(random_.choice([1, 2, 4])))
         case 10:
             _overwrite(data, place, coda(0) * random_.choice([1, 3]))
         case _:
@@ -184,7 +184,7 @@ def _judge(log: Log, found: Found, entries: int) -> None:
 
 
 def _is_changed(log: Log, offset: int) -> bool:
-    """Tell whether anything was done to one of the records that have an offset."""
+    """Return whether anything was done to one of the records that have an offset."""
     whole = original_of(log).data
     return any(
         log.data[place : place + size] != whole[place : place + size]
@@ -216,8 +216,8 @@ def _may_be_lost(log: Log, offset: int, entries: int) -> bool:
     before = first - 1
     is_first = first == log.first or _is_changed(log, before)
     is_first |= _is_torn(log, before, entries)
-    behind = last == log.last or _is_changed(log, last + 1)
-    return behind and (is_first or _is_batch(log, offset))
+    after = last == log.last or _is_changed(log, last + 1)
+    return after and (is_first or _is_batch(log, offset))
 
 
 def _record(log: Log, offset: int) -> tuple[int, int]:
@@ -247,7 +247,7 @@ def _places(log: Log, offset: int) -> set[tuple[int, int]]:
 
 
 def _is_torn(log: Log, offset: int, entries: int) -> bool:
-    """Tell whether it is of an inner batch that is there once, for several runs."""
+    """Return whether it is of an inner batch that is there once, for several runs."""
     if offset < log.first:
         return False
     first, last = _record(log, offset)

@@ -104,7 +104,7 @@ class Log:
     def read_each(self, entries: int) -> Found:
         """Read every run for itself, as one that was evicted is."""
         raws = self.split(self.runs(entries))
-        ends = [*(behind.offset for _, behind in pairwise(raws)), self.size_bytes]
+        ends = [*(next_raw.offset for _, next_raw in pairwise(raws)), self.size_bytes]
         alone: list[RawRun] = []
         for raw, end in zip(raws, ends, strict=True):
             alone += self.split([raw.run], raw.offset, end)

@@ -96,10 +96,10 @@ def test_a_topic_that_grows_keeps_its_runs() -> None:
     rows = writer.append(synthetic_messages(50_000))
     before = dict(decoded_runs(CONNECTOR, store.storage(), TOPIC, run_bytes=4000))
     rows += writer.append(synthetic_messages(50_000, seed=1))
-    behind = dict(decoded_runs(CONNECTOR, store.storage(), TOPIC, run_bytes=4000))
-    kept = before.keys() & behind.keys()
+    after = dict(decoded_runs(CONNECTOR, store.storage(), TOPIC, run_bytes=4000))
+    kept = before.keys() & after.keys()
     assert len(kept) >= len(before) - 1
-    assert all(before[key].batches == behind[key].batches for key in kept)
+    assert all(before[key].batches == after[key].batches for key in kept)
 
 
 def test_inner_batches_come_through_the_connector() -> None:

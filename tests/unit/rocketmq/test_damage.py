@@ -1,4 +1,4 @@
-"""What is damaged is told exactly; everything else comes, under its own offset."""
+"""What is damaged is reported exactly; everything else comes, under its own offset."""
 
 from __future__ import annotations
 

@@ -85,14 +85,14 @@ def test_queues_by_pattern(several: Store, pattern: str, found: list[str]) -> No
     assert several.select(pattern=re.compile(pattern)) == found
 
 
-def test_pseudo_topics_are_none(several: Store) -> None:
+def test_pseudo_topics_are_not_topics(several: Store) -> None:
     assert len(several.select(pattern=re.compile(".*"))) == 8
     with pytest.raises(ConfigError, match=r"matches no tiered queue.*TopicB.*"):
         several.select("rmq_sys_INDEX")
 
 
 @pytest.mark.parametrize("name", ["TopicC", "broker-c/TopicA", "TopicA/11"])
-def test_what_is_not_there(several: Store, name: str) -> None:
+def test_missing_queues(several: Store, name: str) -> None:
     with pytest.raises(
         ConfigError, match=rf"topic='{name}'.*tiered queues: Default.*Topic"
     ):
@@ -144,7 +144,7 @@ def test_all_pages_of_a_listing_are_read() -> None:
     assert snapshot.losses == ()
 
 
-def test_a_topic_that_was_created_anew_has_other_ledgers() -> None:
+def test_a_recreated_topic_has_other_ledgers() -> None:
     stores = [Store(), Store()]
     for time, store in enumerate(stores):
         writer = store.writer(max_segment_bytes=SEGMENT_BYTES)
@@ -236,9 +236,7 @@ def test_says_what_it_is(store: Store) -> None:
     assert repr(store.catalog()) == "Catalog(memory://bucket, 1 queues)"
 
 
-def test_how_far_it_has_come_is_told(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_progress_is_reported(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[Step] = []
 
     class Screen:

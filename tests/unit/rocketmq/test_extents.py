@@ -6,13 +6,13 @@ from itertools import pairwise
 
 import hypothesis.strategies as st
 import pytest
-from effort import tries
 from hypothesis import given, settings
 
 from sparkcache.model import Extent, Run
 from sparkcache_rocketmq.extents import OffsetSpan, runs
 from sparkcache_rocketmq.queue_index import Item
 from sparkcache_rocketmq.testing import Message
+from tests.effort import tries
 
 from .stores import RECORD_BYTES, Store, check_places, keys, log_bases, spans
 
@@ -67,7 +67,7 @@ def test_the_middle_of_a_span(first: int, last: int, middle: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "behind"),
+    ("before", "after"),
     [
         (None, Item(50, 10)),
         (Item(40, 10), None),
@@ -78,9 +78,9 @@ def test_the_middle_of_a_span(first: int, last: int, middle: int) -> None:
     ],
 )
 def test_items_that_cannot_be_right_do_not_cut(
-    before: Item | None, behind: Item | None
+    before: Item | None, after: Item | None
 ) -> None:
-    assert OffsetSpan(0, 9, 0, 100).halves(before, behind) == ()
+    assert OffsetSpan(0, 9, 0, 100).halves(before, after) == ()
     whole = OffsetSpan(0, 9, 0, 100).halves(Item(40, 10), Item(50, 10))
     assert whole == (OffsetSpan(0, 7, 0, 50), OffsetSpan(8, 9, 50, 100))
 

@@ -1,4 +1,4 @@
-"""Whatever is damaged: each offset with its row, or told as lost.
+"""Whatever is damaged: each offset with its row, or reported as lost.
 
 What is asked for, and what cannot be, stands in fuzzing.py. To look for more, for
 FUZZ_SECONDS of the environment:
@@ -16,7 +16,8 @@ import os
 import time
 
 import pytest
-from effort import tries
+
+from tests.effort import tries
 
 from .fuzzing import Case, check, original
 from .fuzzing import campaign as run_campaign

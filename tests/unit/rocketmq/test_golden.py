@@ -175,7 +175,7 @@ def test_rocketmq_read_them_from_the_tier(name: str) -> None:
 
 
 def test_there_are_all_forms_of_records() -> None:
-    """A release that writes golden files anew may do without some of them."""
+    """A release that writes golden files again may do without some of them."""
     forms = Counter(
         (record[7], int.from_bytes(record[36:40], "big"))
         for name in EXPECTED

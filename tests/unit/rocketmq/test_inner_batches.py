@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
-from effort import tries
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkcache_rocketmq.testing import Codec, Message
+from tests.effort import tries
 
 from .logs import write
 from .stores import Store
@@ -22,7 +24,7 @@ INNER = (
 @pytest.mark.parametrize("codec", Codec)
 def test_they_come_with_their_own_bodies_flags_and_properties(codec: Codec) -> None:
     batch = Message(inner=INNER, codec=codec, tags="outer", reconsume_times=2)
-    log = write([Message(b"before"), batch, batch, Message(b"behind", codec=codec)])
+    log = write([Message(b"before"), batch, batch, Message(b"beyond", codec=codec)])
     found = log.read()
     assert found.rows == log.rows
     assert not found.losses
@@ -32,7 +34,7 @@ def test_they_come_with_their_own_bodies_flags_and_properties(codec: Codec) -> N
 
 @pytest.mark.parametrize("number", ["2", "4", "0", "", "x", "99999999", "-3"])
 def test_a_number_that_is_wrong_costs_the_batch_alone(number: str) -> None:
-    messages = [Message(b"before"), Message(inner=INNER), *[Message(b"behind")] * 9]
+    messages = [Message(b"before"), Message(inner=INNER), *[Message(b"beyond")] * 9]
     log = write(messages, repeats_batches=False)
     stored = f"INNER_NUM\1{number}\2".encode()
     old = b"INNER_NUM\0013\2"
@@ -47,7 +49,7 @@ def test_a_number_that_is_wrong_costs_the_batch_alone(number: str) -> None:
 def test_a_number_that_is_wrong_in_one_place_costs_nothing(
     number: str, copy: int
 ) -> None:
-    log = write([Message(b"before"), Message(inner=INNER), *[Message(b"behind")] * 9])
+    log = write([Message(b"before"), Message(inner=INNER), *[Message(b"beyond")] * 9])
     place, size = log.places[1 + copy]
     record = log.data[place : place + size]
     damaged = record.replace(b"INNER_NUM3", f"INNER_NUM{number}".encode())
@@ -96,11 +98,11 @@ def test_wherever_extents_and_segments_end_each_message_comes_once(
 
 
 def test_a_record_that_seems_to_be_none_of_the_batch_is_not_there_twice() -> None:
-    log = write([Message(b"before"), Message(inner=INNER), *[Message(b"behind")] * 9])
+    log = write([Message(b"before"), Message(inner=INNER), *[Message(b"beyond")] * 9])
     at = log.places[1][0] + 36
     log.data = log.data[:at] + bytes(4) + log.data[at + 4 :]
     for found in (log.read(), log.read_each(2), log.read(3)):
-        offsets = [row["__queueOffset"] for row in found.rows]
+        offsets: list[Any] = [row["__queueOffset"] for row in found.rows]
         assert sorted([*found.lost, *offsets]) == list(range(len(log.rows)))
 
 
@@ -136,8 +138,8 @@ def batch(size: int) -> Message:
     return Message(b"alone", inner=inner)
 
 
-def test_of_a_batch_that_is_there_once_the_run_it_begins_in_has_its_part() -> None:
-    messages = [Message(b"before"), Message(inner=INNER), Message(b"behind")]
+def test_a_batch_that_is_there_once_is_in_the_run_it_begins_in() -> None:
+    messages = [Message(b"before"), Message(inner=INNER), Message(b"beyond")]
     log = write(messages, repeats_batches=False)
     for found in (log.read(2), log.read_each(2)):
         assert found.lost == [2, 3]
@@ -146,16 +148,16 @@ def test_of_a_batch_that_is_there_once_the_run_it_begins_in_has_its_part() -> No
     assert (loss.expected, loss.found) == ("entry 2", "entry 4")
 
 
-def test_of_a_batch_no_more_is_unfolded_than_it_says_to_have() -> None:
+def test_no_more_of_a_batch_is_unfolded_than_it_announces() -> None:
     number = (("INNER_NUM", "1"),)
     body = (22).to_bytes(4, "big") + bytes(18)
     batch = Message(body * 50_000, sys_flag=0xC0, codec=Codec.ZSTD, properties=number)
-    found = write([batch, Message(b"behind")]).read()
+    found = write([batch, Message(b"beyond")]).read()
     assert found.lost == [0]
     assert found.losses[0].found == "more"
 
 
-def test_what_is_behind_the_last_message_is_damage() -> None:
+def test_what_follows_the_last_message_is_damage() -> None:
     log = write(
         [
             Message(b"\0" * 21 + b"x", sys_flag=0xC0, properties=(("INNER_NUM", "1"),)),

@@ -96,7 +96,7 @@ def test_a_backup_will_do(store: Store, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("place", ["/no/such/file", "file:///no/such/file", "no"])
-def test_what_is_not_there(store: Store, place: str) -> None:
+def test_a_missing_list(store: Store, place: str) -> None:
     with pytest.raises(SourceError) as caught:
         store.snapshot(metadata=place)
     assert caught.value.uri.endswith(place)
@@ -116,6 +116,6 @@ def test_what_is_not_there(store: Store, place: str) -> None:
     ],
     ids=range(8),
 )
-def test_what_is_none(store: Store, text: str) -> None:
+def test_invalid_lists_of_segments(store: Store, text: str) -> None:
     with pytest.raises(ConfigError, match=r"option metadata='m.*tieredStoreMetadata"):
         read(store, text, "m")

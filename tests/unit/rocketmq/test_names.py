@@ -36,7 +36,7 @@ def test_names_as_users_give_them(given: str, full: str) -> None:
 
 
 @pytest.mark.parametrize("given", ["", "/", "a//3", "/a", "a/", "a/b/c/d", "a/b/c/d/3"])
-def test_names_that_are_none(given: str) -> None:
+def test_invalid_names(given: str) -> None:
     with pytest.raises(ConfigError, match="is not a topic's name: give 'TopicA'"):
         names.full_name(given)
 
@@ -80,7 +80,7 @@ def test_positions(topic: str, text: str, position: Position) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "-1", "x", "3:", ":3", "3:x", "1:3:4", "1.5"])
-def test_positions_that_are_none(text: str) -> None:
+def test_invalid_positions(text: str) -> None:
     with pytest.raises(ValueError, match="neither a queue offset, such as 100, nor"):
         names.position("c/b/T/3", text)
 

@@ -48,7 +48,7 @@ def test_a_queue_in_several_segments(store: Store) -> None:
         pytest.param(0, range(100, 146), id="too small: from the first one"),
         pytest.param(99, range(100, 146), id="just too small"),
         pytest.param(100, range(100, 146), id="the first"),
-        pytest.param(101, range(101, 146), id="in the midst"),
+        pytest.param(101, range(101, 146), id="in the middle"),
         pytest.param(145, range(145, 146), id="the last"),
         pytest.param(146, range(0), id="one too large: nothing yet"),
         pytest.param(147, range(0), id="too large"),
@@ -109,7 +109,7 @@ def test_the_beginning_of_the_consume_queue_has_expired() -> None:
 
 @pytest.mark.parametrize("hole", [1, 2, 3])
 @pytest.mark.parametrize("has_coda", [False, True])
-def test_a_segment_that_is_missing_in_the_midst(hole: int, has_coda: bool) -> None:
+def test_a_missing_segment_in_the_middle(hole: int, has_coda: bool) -> None:
     store = Store()
     writer = store.writer(max_segment_bytes=SEGMENT_BYTES + 16, has_coda=has_coda)
     writer.append(messages(45))
@@ -143,7 +143,7 @@ def test_the_end_of_a_segment_is_cut_off(store: Store) -> None:
 
 @pytest.mark.parametrize("gone", [0, 1, 2])
 def test_an_object_of_the_consume_queue_is_missing(gone: int) -> None:
-    """In the midst the commit log tells; at the beginning it may have expired."""
+    """In the middle the commit log shows it; at the beginning it may have expired."""
     store = Store()
     writer = store.writer(max_consume_queue_bytes=200, max_segment_bytes=700)
     writer.append(messages(30))
@@ -221,7 +221,7 @@ def test_a_segment_that_begins_with_damage(store: Store, damaged: int, at: int) 
 
 
 def test_items_that_point_at_a_coda() -> None:
-    """Some versions count what they write behind a segment to the next record."""
+    """Some versions count what they write after a segment to the next record."""
     store = Store()
     writer = store.writer(max_segment_bytes=SEGMENT_BYTES + 16, has_coda=True)
     writer.append(messages(25))

@@ -15,7 +15,6 @@ from .golden_record import GOLDEN, GOLDEN_MESSAGE
 from .logs import write
 
 HOSTS = {"IPv4": "10.1.2.3:10911", "IPv6": "[2001:db8::7]:10911"}
-TIMES = {"born_time_ms": 1_600_000_000_001, "store_time_ms": 1_600_000_000_002}
 
 
 def test_the_golden_record() -> None:
@@ -38,8 +37,15 @@ def test_the_golden_record() -> None:
 def test_hosts_of_both_kinds_in_both_versions(
     version: int, born: str, store: str
 ) -> None:
-    hosts = {"born_host": HOSTS[born], "store_host": HOSTS[store]}
-    message = Message(b"body", tags="T", version=version, **hosts, **TIMES)
+    message = Message(
+        b"body",
+        tags="T",
+        version=version,
+        born_host=HOSTS[born],
+        store_host=HOSTS[store],
+        born_time_ms=1_600_000_000_001,
+        store_time_ms=1_600_000_000_002,
+    )
     log = write([message, Message(b"other"), message])
     assert log.read().rows == log.rows
 
@@ -60,7 +66,7 @@ def test_topics_of_any_length(length: int) -> None:
     assert log.read().rows == log.rows
 
 
-EMPTY = "KEYS\1\2TAGS\1\2", {}, None
+EMPTY: tuple[str, dict[str, str], None] = "KEYS\1\2TAGS\1\2", {}, None
 PROPERTIES = {
     "none": ("", {}, None),
     "no last separator": ("TAGS\1T\2A\1b", {"TAGS": "T", "A": "b"}, "T"),

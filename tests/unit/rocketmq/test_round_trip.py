@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from effort import tries
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkcache_rocketmq.testing import Codec, Message
+from tests.effort import tries
 
 from .logs import write
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import hypothesis.strategies as st
 import pytest
-from effort import tries
 from hypothesis import given, settings
 
 from sparkcache.errors import SourceError
 from sparkcache_rocketmq import RocketMQConnector
 from sparkcache_rocketmq.discovery import Catalog
 from sparkcache_rocketmq.testing import Message
+from tests.effort import tries
 
 from .stores import TOPIC, Store, extents
 

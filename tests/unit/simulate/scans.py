@@ -64,7 +64,7 @@ def one_after_another(runs: int, times: int) -> list[int]:
 
 
 def trailing(runs: int, lag: int) -> list[int]:
-    """Scan 1 follows scan 0 by so many runs."""
+    """Scan 1 follows scan 0 at a distance, in runs."""
     return [
         scan
         for now in range(runs + lag)

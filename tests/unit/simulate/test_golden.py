@@ -11,11 +11,11 @@ import random
 from pathlib import Path
 
 import pytest
-from scans import scans
 
 from sparkcache.cache import Policy, Settings, Ttl
 from sparkcache.simulate import belady, simulate
 from sparkcache.trace import parse
+from tests.unit.simulate.scans import scans
 
 TRACES = Path(__file__).parents[2] / "golden" / "traces"
 ENDLESS = Ttl(create_s=1e9, after_read_s=None, expected_s=1e9)

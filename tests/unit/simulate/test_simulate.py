@@ -1,4 +1,4 @@
-"""The real core over traces whose outcome can be told by hand."""
+"""The real core over traces whose outcome can be computed by hand."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 import pytest
-from scans import key, one_after_another, scans, trailing
 
 from sparkcache.cache import Policy, Settings, Ttl, resolve_ring
 from sparkcache.simulate import Outcome, belady, simulate
 from sparkcache.simulate.__main__ import main
 from sparkcache.trace import Put, Trace, TraceWriter
+from tests.unit.simulate.scans import key, one_after_another, scans, trailing
 
 if TYPE_CHECKING:
     from pathlib import Path

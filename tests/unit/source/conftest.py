@@ -9,11 +9,11 @@ import pytest
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from stream_world import World
+    from tests.unit.source.stream_world import World
 
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
-    from stream_world import World  # needs Spark 4.2
+    from tests.unit.source.stream_world import World  # needs Spark 4.2
 
     return World(tmp_path / "bucket")

@@ -64,7 +64,7 @@ class Screen:
             raise OSError("no such screen")
 
 
-def test_work_that_is_soon_over_opens_nothing() -> None:
+def test_short_work_opens_nothing() -> None:
     clock, screen = Clock(), Screen()
     with reporting_to(screen, clock):
         items = list(steps(clock.ticks(10, 0.04), "Listing", "objects"))
@@ -101,7 +101,7 @@ def test_nothing_is_reported_outside_and_in_other_threads() -> None:
 
 
 @pytest.mark.parametrize("fails_at", ["open", "show", "close"])
-def test_what_cannot_be_shown_harms_no_work_and_is_logged_once(
+def test_a_failing_screen_harms_no_work_and_is_logged_once(
     fails_at: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, "sparkcache")
@@ -189,7 +189,7 @@ def test_a_user_who_has_gone_or_does_not_look_harms_no_planner(tmp_path: Path) -
         unheard.close()
 
 
-def test_where_nobody_looks_nothing_is_begun(
+def test_without_a_terminal_nothing_is_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stream_world import MESSAGES, TOPIC
-
 from sparkcache.config import StorageConfig
 from sparkcache.source.streaming.sampling import RowSamples
 from sparkcache.source.streaming.snapshot_view import SnapshotView
 from sparkcache.storage import Traffic, open_storage
+from tests.unit.source.stream_world import MESSAGES, TOPIC
 
 if TYPE_CHECKING:
-    from stream_world import World
+    from tests.unit.source.stream_world import World
 
 
 def test_extents_are_looked_into_once_until_many_others_were(world: World) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
-from stream_world import ALL, MESSAGES, TOPIC, World, all_of, batches, entries
 
 from sparkcache import connector as connectors
 from sparkcache.errors import ConfigError, SourceError
@@ -16,6 +15,15 @@ from sparkcache.model import Position
 from sparkcache.source.datasource import SparkCacheSource
 from sparkcache.source.options import ScanOptions
 from sparkcache.source.streaming import stream_offsets
+from tests.unit.source.stream_world import (
+    ALL,
+    MESSAGES,
+    TOPIC,
+    World,
+    all_of,
+    batches,
+    entries,
+)
 
 
 def test_all_there_is_in_one_batch(world: World) -> None:
@@ -41,7 +49,7 @@ def test_ledgers_come_in_any_order(world: World, order: tuple[int, ...]) -> None
         assert entries(reader, start, offset) == all_of((ledger, 4))
 
 
-def test_several_that_are_apart_from_one_another(world: World) -> None:
+def test_several_ledgers_apart_from_each_other(world: World) -> None:
     world.offload(5, 4)
     reader = world.reader()
     offset = batches(reader, reader.initialOffset())[-1]
@@ -75,7 +83,7 @@ def test_a_start_after_everything_stored(world: World) -> None:
 
 
 @pytest.mark.parametrize("missing", ["4:3", "99:0"])
-def test_a_start_where_nothing_is(world: World, missing: str) -> None:
+def test_a_start_in_a_missing_ledger_or_entry(world: World, missing: str) -> None:
     world.offload(3, 7)
     world.offload(5, 7)
     reader = world.reader(startingOffsets=missing)
@@ -366,6 +374,6 @@ def test_an_option_of_batches_fails_at_each_call_of_a_stream(world: World) -> No
             call()
 
 
-def test_a_topic_that_there_is_not(world: World) -> None:
+def test_a_missing_topic(world: World) -> None:
     with pytest.raises(ConfigError, match="no offloaded ledger matches"):
         world.reader().initialOffset()

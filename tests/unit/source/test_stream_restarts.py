@@ -6,9 +6,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from stream_world import ALL, TOPIC, World, all_of, batches, entries
 
 from sparkcache.errors import ConfigError, SourceError
+from tests.unit.source.stream_world import ALL, TOPIC, World, all_of, batches, entries
 
 if TYPE_CHECKING:
     from sparkcache.source.streaming.stream_reader import StreamReader
@@ -102,7 +102,7 @@ def test_a_pattern_that_nothing_matches_yet(
     assert batches(reader, reader.initialOffset()) == [{}]
 
 
-def test_offsets_of_topics_that_there_are_not_yet(world: World) -> None:
+def test_offsets_of_topics_that_do_not_exist_yet(world: World) -> None:
     reader = world.reader(**PATTERN, startingOffsets=f'{{"{TOPIC}": "3:1"}}')
     with pytest.raises(ConfigError, match=f"{TOPIC} is not of this scan"):
         reader.initialOffset()

@@ -7,7 +7,6 @@ import random
 from typing import TYPE_CHECKING
 
 import pytest
-from stream_world import ALL, TOPIC
 
 from sparkcache import connector as connectors
 from sparkcache.config import StorageConfig
@@ -21,6 +20,7 @@ from sparkcache_pulsar.records import OneRun
 from sparkcache_pulsar.testing import Entry, Message, ledger_objects, write_directory
 from sparkcache_rocketmq.testing import Message as QueueMessage
 from sparkcache_rocketmq.testing import QueueWriter
+from tests.unit.source.stream_world import ALL, TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,7 +16,7 @@ from sparkcache.storage import Traffic, open_storage
 
 if TYPE_CHECKING:
     from sparkcache.connector import ByteStream
-    from tests.unit.storage.conftest import LocalStore, S3Store, Store
+    from tests.unit.storage.stores import LocalStore, S3Store, Store
 
 DATA = bytes(range(256)) * 40
 

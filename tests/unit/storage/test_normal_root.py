@@ -37,7 +37,7 @@ def test_normal_root(raw: str, normal: str) -> None:
     "raw",
     ["", "data", "s3:bucket", "s3://", "s3:///x", "file://host/x", "gs://b", "file:x"],
 )
-def test_what_is_no_root(raw: str) -> None:
+def test_invalid_roots(raw: str) -> None:
     with pytest.raises(ConfigError, match="s3://bucket/prefix") as caught:
         normal_root(raw)
     assert repr(raw) in str(caught.value)

@@ -14,7 +14,7 @@ from sparkcache.storage import Traffic, open_storage
 if TYPE_CHECKING:
     from sparkcache.connector import ByteStream
     from sparkcache.testing.s3_server import Request, S3Server
-    from tests.unit.storage.conftest import S3Store
+    from tests.unit.storage.stores import S3Store
 
 DATA = random.Random(1).randbytes(1 << 20)
 SIZE = len(DATA)

@@ -190,6 +190,6 @@ def test_an_error_names_the_line_and_what_was_found(line: str, complaint: str) -
 
 
 @pytest.mark.parametrize("lines", [[], ["sparkcache-trace 2"], ["hello"]])
-def test_what_is_no_trace_is_refused(lines: list[str]) -> None:
+def test_invalid_traces_are_refused(lines: list[str]) -> None:
     with pytest.raises(ConfigError, match="sparkcache-trace 1"):
         parse(lines)

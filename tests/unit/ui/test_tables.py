@@ -39,7 +39,7 @@ def test_a_row_has_every_metric() -> None:
 
 
 def test_text_is_aligned() -> None:
-    rows = [
+    rows: list[dict[str, str | float]] = [
         {"topic": "orders", "runs": 5, "held_bytes": 1 << 20},
         {"topic": "a", "runs": 12345, "held_bytes": 1},
     ]

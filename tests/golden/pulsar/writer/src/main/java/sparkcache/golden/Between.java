@@ -29,7 +29,7 @@ final class Between implements MessageCrypto<MessageMetadata, MessageMetadata> {
         this.step = step;
     }
 
-    /** The step is told how many entries there were before; it can stop the producer by throwing. */
+    /** The step gets the number of entries so far; it can stop the producer by throwing. */
     static ProducerBuilder<byte[]> plain(ProducerBuilder<byte[]> producer, Step step) {
         return producer.addEncryptionKey("none").cryptoKeyReader(new NoKeys()).messageCrypto(new Between(null, step));
     }

@@ -111,7 +111,7 @@ final class Broker implements AutoCloseable {
     /** Offloads every closed ledger of the topic by the broker's own means. */
     void offload(String topic) throws Exception {
         closeLedger(topic);
-        // The position only has to lie behind all closed ledgers: the open one is never taken.
+        // The position only has to lie after all closed ledgers: the open one is never taken.
         long open = admin.topics().getInternalStats(topic).ledgers.stream().mapToLong(l -> l.ledgerId).max().orElseThrow();
         admin.topics().triggerOffload(topic, new MessageIdImpl(open, 0, -1));
         OffloadProcessStatus status = admin.topics().offloadStatus(topic);

@@ -148,7 +148,7 @@ final class Chunks {
         }
         die(name, "golden-last", 1, Mix.random(35, 1_500));
         Expected.write(broker.client.newReader(Schema.BYTES).topic(main.topic(name)),
-                out.resolve("expected-newest").resolve(name + ".jsonl"), 4);
+                out.resolve("expected").resolve(name + ".jsonl"), 4);
         broker.offload(main.topic(name));
         main.stats(name, name);
         System.out.println(name + ": 4 rows");
@@ -159,7 +159,7 @@ final class Chunks {
         Between.Step stop = entry -> {
             if (entry == chunks) {
                 await(name, before + chunks);
-                throw new IllegalStateException("as told");
+                throw new IllegalStateException("on purpose");
             }
         };
         try (PulsarClient client = PulsarClient.builder().serviceUrl(broker.url).build();

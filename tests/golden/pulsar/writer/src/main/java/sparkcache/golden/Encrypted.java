@@ -60,7 +60,7 @@ final class Encrypted {
 
     void finish(String name) throws Exception {
         int rows = Expected.write(broker.client.newReader(Schema.BYTES).topic(main.topic(name)).cryptoKeyReader(keys),
-                out.resolve("expected-newest").resolve(name + ".jsonl"));
+                out.resolve("expected").resolve(name + ".jsonl"));
         broker.offload(main.topic(name));
         main.stats(name, name);
         System.out.println(name + ": " + rows + " rows");

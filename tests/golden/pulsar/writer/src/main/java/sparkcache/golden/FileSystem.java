@@ -39,7 +39,7 @@ public final class FileSystem {
 
     private FileSystem(Broker broker, Path temporary, Path out) {
         this.broker = broker;
-        this.main = new Main(broker, null, out, NAMESPACE, "-filesystem");
+        this.main = new Main(broker, null, out, NAMESPACE);
         this.out = out;
         this.temporary = temporary;
     }
@@ -47,7 +47,7 @@ public final class FileSystem {
     /** Argument: an empty folder to write to. */
     public static void main(String[] args) {
         try {
-            run(Path.of(args[0]).toAbsolutePath());
+            run(Path.of(args[0]).toAbsolutePath().resolve("filesystem-format"));
             System.exit(0);
         } catch (Throwable e) {
             e.printStackTrace();
@@ -69,7 +69,7 @@ public final class FileSystem {
     }
 
     private void write() throws Exception {
-        Path objects = out.resolve("objects-filesystem");
+        Path objects = out.resolve("objects");
         // Two ledgers as Hadoop's defaults have it: each value compressed by itself, every 128th key in the index.
         try (Producer<byte[]> producer = main.single("default").create()) {
             Main.sendOneByOne(producer, Mix.messages());
@@ -127,7 +127,7 @@ public final class FileSystem {
 
     private void finish(String name, Path objects, Map<String, String> settings) throws Exception {
         int rows = Expected.write(broker.client, main.topic(name),
-                out.resolve("expected-filesystem").resolve(name + ".jsonl"));
+                out.resolve("expected").resolve(name + ".jsonl"));
         broker.closeLedger(main.topic(name));
         main.stats(name, name);
         offload(name, objects, settings);

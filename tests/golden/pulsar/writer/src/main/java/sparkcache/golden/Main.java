@@ -38,26 +38,24 @@ public final class Main {
     private final Bucket bucket;
     private final Path out;
     private final String namespace;
-    private final String suffix;
     private final Map<String, Object> producers;
 
-    Main(Broker broker, Bucket bucket, Path out, String namespace, String suffix) {
-        this(broker, bucket, out, namespace, suffix, Map.of());
+    Main(Broker broker, Bucket bucket, Path out, String namespace) {
+        this(broker, bucket, out, namespace, Map.of());
     }
 
     /** The last is what all producers have in common, by the names of the client's configuration. */
-    Main(Broker broker, Bucket bucket, Path out, String namespace, String suffix, Map<String, Object> producers) {
+    Main(Broker broker, Bucket bucket, Path out, String namespace, Map<String, Object> producers) {
         this.broker = broker;
         this.bucket = bucket;
         this.out = out;
         this.namespace = namespace;
-        this.suffix = suffix;
         this.producers = producers;
     }
 
     /** Arguments: the S3 endpoint, and an empty folder to write to. */
     public static void main(String[] args) {
-        // Some of the broker's threads are no daemons, so the end has to be told.
+        // Some of the broker's threads are no daemons, so the end has to be explicit.
         try {
             run(args);
             System.exit(0);
@@ -81,9 +79,12 @@ public final class Main {
     }
 
     private static void write(String s3, Path nar, Path data, Path out) throws Exception {
+        Path plain = out.resolve("broker-4.0.8");
+        Path dependent = out.resolve("broker-4.0.8-chunks-transactions-encryption");
+        Path streaming = out.resolve("streaming-format");
         try (Bucket bucket = new Bucket(Bucket.settings(s3))) {
             try (Broker broker = new Broker(data, nar, s3, Map.of())) {
-                Main main = new Main(broker, bucket, out, "public/golden", "");
+                Main main = new Main(broker, bucket, plain, "public/golden");
                 main.oldClient();
                 main.codecs();
                 main.producers();
@@ -95,24 +96,24 @@ public final class Main {
             try (Broker broker = new Broker(data, nar, s3, Map.of("exposingBrokerEntryMetadataToClientEnabled", "true",
                     "brokerEntryMetadataInterceptors", INTERCEPTORS + "AppendBrokerTimestampMetadataInterceptor,"
                             + INTERCEPTORS + "AppendIndexMetadataInterceptor"))) {
-                new Main(broker, bucket, out, "public/golden", "").brokerMetadata("broker-metadata");
+                new Main(broker, bucket, plain, "public/golden").brokerMetadata("broker-metadata");
             }
             try (Broker broker = new Broker(data, nar, s3, Map.of("exposingBrokerEntryMetadataToClientEnabled", "true",
                     "brokerEntryMetadataInterceptors", INTERCEPTORS + "AppendBrokerTimestampMetadataInterceptor"))) {
-                new Main(broker, bucket, out, "public/golden", "").brokerMetadata("broker-timestamp");
+                new Main(broker, bucket, plain, "public/golden").brokerMetadata("broker-timestamp");
             }
-            bucket.dump(out.resolve("objects"), out.resolve("metadata.json"));
+            bucket.dump(plain.resolve("objects"), plain.resolve("metadata.json"));
             // Not in the bucket on S3: this writer tells no lengths, and the S3 client refuses parts of unknown length.
             try (Bucket memory = new Bucket(Bucket.inMemory()); Broker broker = new Broker(data, nar, s3, Map.of())) {
-                new Streaming(broker, memory, new Main(broker, memory, out, "public/streaming", "-streaming"), out).write();
-                memory.dump(out.resolve("objects-streaming"), out.resolve("metadata-streaming.json"));
+                new Streaming(broker, memory, new Main(broker, memory, streaming, "public/streaming"), streaming).write();
+                memory.dump(streaming.resolve("objects"), streaming.resolve("metadata.json"));
             }
             try (Broker broker = new Broker(data, nar, s3, Map.of("transactionCoordinatorEnabled", "true",
-                    "managedLedgerMaxEntriesPerLedger", String.valueOf(Later.LEDGER),
+                    "managedLedgerMaxEntriesPerLedger", String.valueOf(ChunksTransactionsEncryption.LEDGER),
                     "managedLedgerMinLedgerRolloverTimeMinutes", "0"))) {
-                new Later(broker, new Main(broker, bucket, out, "public/later", "-later"), out).write();
+                new ChunksTransactionsEncryption(broker, new Main(broker, bucket, dependent, "public/later"), dependent).write();
             }
-            bucket.dump(out.resolve("objects-later"), out.resolve("metadata-later.json"));
+            bucket.dump(dependent.resolve("objects"), dependent.resolve("metadata.json"));
         }
     }
 
@@ -203,7 +204,7 @@ public final class Main {
             producer.send(new Second.Event());
         }
         finish("schema-json");
-        // The key of a pair goes into the partition key, base64 encoded; a key of null is told apart from no key.
+        // The key of a pair goes into the partition key, base64 encoded; a key of null differs from no key.
         for (boolean batching : new boolean[] {false, true}) {
             String name = batching ? "schema-pair-batched" : "schema-pair-single";
             try (Producer<KeyValue<String, String>> producer = broker.client
@@ -331,16 +332,16 @@ public final class Main {
         finish(name, name);
     }
 
-    /** Tells the expected rows first, while no object exists yet, and then offloads. */
+    /** Writes the expected rows first, while no object exists yet, and then offloads. */
     private void finish(String name, String file) throws Exception {
-        int rows = Expected.write(broker.client, topic(name), out.resolve("expected" + suffix).resolve(file + ".jsonl"));
+        int rows = Expected.write(broker.client, topic(name), out.resolve("expected").resolve(file + ".jsonl"));
         broker.offload(topic(name));
         stats(name, file);
         System.out.println(file + ": " + rows + " rows");
     }
 
     private void finish(String name, String file, Offload offload) throws Exception {
-        int rows = Expected.write(broker.client, topic(name), out.resolve("expected" + suffix).resolve(file + ".jsonl"));
+        int rows = Expected.write(broker.client, topic(name), out.resolve("expected").resolve(file + ".jsonl"));
         long ledger = broker.admin.topics().getInternalStats(topic(name)).ledgers.get(0).ledgerId;
         broker.closeLedger(topic(name));
         try (ReadHandle handle = broker.openLedger(ledger)) {
@@ -351,7 +352,7 @@ public final class Main {
 
     /** What an administrator would keep as a list of ledgers: it has ids, counts and sizes, but no object names. */
     void stats(String name, String file) throws Exception {
-        Path folder = Files.createDirectories(out.resolve("internal" + suffix));
+        Path folder = Files.createDirectories(out.resolve("internal"));
         Files.writeString(folder.resolve(file + ".stats.json"), JSON.writerWithDefaultPrettyPrinter()
                 .writeValueAsString(broker.admin.topics().getInternalStats(topic(name), true)) + "\n");
         Files.writeString(folder.resolve(file + ".info.json"), broker.admin.topics().getInternalInfo(topic(name)) + "\n");

@@ -42,7 +42,7 @@ final class Streaming {
             }
             broker.closeLedger(topic);
         }
-        Expected.write(broker.client, topic, out.resolve("expected-streaming").resolve("streaming.jsonl"));
+        Expected.write(broker.client, topic, out.resolve("expected").resolve("streaming.jsonl"));
         main.stats("streaming", "streaming");
         List<Long> ledgers = broker.admin.topics().getInternalStats(topic).ledgers.stream().map(l -> l.ledgerId).toList();
         ManagedLedger managed = broker.managedLedger(topic);

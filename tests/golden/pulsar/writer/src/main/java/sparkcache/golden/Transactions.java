@@ -137,7 +137,7 @@ final class Transactions {
         main.finish(name);
     }
 
-    /** Offloaded while one transaction is open. Pulsar's reader stops before its first message, whatever comes behind. */
+    /** Offloaded while one transaction is open. Pulsar's reader stops before its first message, whatever follows. */
     private void undecided() throws Exception {
         String name = "txn-undecided";
         Transaction open = begin();
@@ -168,7 +168,7 @@ final class Transactions {
         outcomes.put(open.getTxnID().toString(), "undecided");
         // Two plain, two committed, one more plain.
         Expected.write(broker.client.newReader(Schema.BYTES).topic(main.topic(name)),
-                out.resolve("expected-newest").resolve(name + ".jsonl"), 5);
+                out.resolve("expected").resolve(name + ".jsonl"), 5);
         broker.closeLedger(main.topic(name));
         all(name);
         broker.offload(main.topic(name));
@@ -202,7 +202,7 @@ final class Transactions {
 
     /** Every message of the topic, whether it is delivered or not, from the ledgers themselves. */
     private void all(String name) throws Exception {
-        Path file = out.resolve("expected-newest").resolve(name + ".all.jsonl");
+        Path file = out.resolve("expected").resolve(name + ".all.jsonl");
         Files.createDirectories(file.getParent());
         try (BufferedWriter lines = Files.newBufferedWriter(file)) {
             List<ManagedLedgerInternalStats.LedgerInfo> ledgers = broker.admin.topics().getInternalStats(main.topic(name)).ledgers;

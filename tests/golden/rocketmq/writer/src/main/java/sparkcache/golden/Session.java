@@ -121,7 +121,7 @@ final class Session implements AutoCloseable {
         }
     }
 
-    /** The tier looks for new messages when it is told to, not after 20 seconds. */
+    /** The tier looks for new messages on request, not after 20 seconds. */
     private void hurryTier() {
         for (Object dispatcher : broker.store().getDispatcherList()) {
             if (dispatcher instanceof ServiceThread thread) {

@@ -1,4 +1,4 @@
-"""Readers to test with: whose next read of each run is known exactly."""
+"""Readers whose next read of each run is known exactly."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Exactly:
+class ExactForecast:
     """Each reader takes one run of one topic in each tick, from its start on.
 
     Attributes:

@@ -21,10 +21,9 @@ import org.apache.pulsar.client.impl.MessageImpl;
 import org.apache.pulsar.client.impl.ProducerBase;
 import org.apache.pulsar.client.impl.TypedMessageBuilderImpl;
 
-/** Writes the golden objects of the newest broker: see the README beside the objects. */
-public final class Newest {
+/** Writes the golden objects of Pulsar 4.2.4: see the README beside the objects. */
+public final class Pulsar424 {
     private static final String NAMESPACE = "public/newest";
-    private static final String SUFFIX = "-newest";
 
     /** Newer clients leave uncompressed what is not longer than this, by default 4096 bytes; nearly all would be, here. */
     private static final Map<String, Object> COMPRESS_ALL = Map.of("compressMinMsgBodySize", 0);
@@ -32,7 +31,7 @@ public final class Newest {
     private final Broker broker;
     private final Main main;
 
-    private Newest(Broker broker, Main main) {
+    private Pulsar424(Broker broker, Main main) {
         this.broker = broker;
         this.main = main;
     }
@@ -48,28 +47,29 @@ public final class Newest {
         }
     }
 
-    private static void run(String s3, Path out) throws Exception {
+    private static void run(String s3, Path top) throws Exception {
+        Path out = top.resolve("broker-4.2.4");
         Path data = Files.createTempDirectory("golden");
         try (Bucket bucket = new Bucket(Bucket.settings(s3))) {
             Path nar = Main.BUILD.resolve("offloaders");
             try (Broker broker = new Broker(data, nar, s3, Map.of())) {
-                Main main = new Main(broker, bucket, out, NAMESPACE, SUFFIX, COMPRESS_ALL);
-                Keys keys = Keys.make(out.resolve("keys"));
+                Main main = new Main(broker, bucket, out, NAMESPACE, COMPRESS_ALL);
+                Keys keys = Keys.make(top.resolve("keys"));
                 main.codecs();
-                new Newest(broker, main).write();
-                new Newest(broker, new Main(broker, bucket, out, NAMESPACE, SUFFIX)).compressedIfLong();
+                new Pulsar424(broker, main).write();
+                new Pulsar424(broker, new Main(broker, bucket, out, NAMESPACE)).compressedIfLong();
                 new Encrypted(broker, main, keys, out).write();
                 new Chunks(broker, main, keys, out).write();
             }
             try (Broker broker = new Broker(data, nar, s3, Map.of("transactionCoordinatorEnabled", "true"))) {
-                new Transactions(broker, new Main(broker, bucket, out, NAMESPACE, SUFFIX, COMPRESS_ALL), out).write();
+                new Transactions(broker, new Main(broker, bucket, out, NAMESPACE, COMPRESS_ALL), out).write();
             }
             try (Broker broker = new Broker(data, nar, s3, Map.of("exposingBrokerEntryMetadataToClientEnabled", "true",
                     "brokerEntryMetadataInterceptors", Main.INTERCEPTORS + "AppendBrokerTimestampMetadataInterceptor,"
                             + Main.INTERCEPTORS + "AppendIndexMetadataInterceptor"))) {
-                new Newest(broker, new Main(broker, bucket, out, NAMESPACE, SUFFIX, COMPRESS_ALL)).times();
+                new Pulsar424(broker, new Main(broker, bucket, out, NAMESPACE, COMPRESS_ALL)).times();
             }
-            bucket.dump(out.resolve("objects" + SUFFIX), out.resolve("metadata" + SUFFIX + ".json"));
+            bucket.dump(out.resolve("objects"), out.resolve("metadata.json"));
         } finally {
             try (Stream<Path> files = Files.walk(data)) {
                 files.sorted(Comparator.reverseOrder()).map(Path::toFile).forEach(File::delete);

@@ -22,7 +22,7 @@ import org.apache.pulsar.client.api.Schema;
 import org.apache.pulsar.client.api.transaction.Transaction;
 
 /** Chunked, transactional and encrypted messages. */
-final class Later {
+final class ChunksTransactionsEncryption {
     /** Entries to a ledger, for all topics here. */
     static final int LEDGER = 9;
 
@@ -30,7 +30,7 @@ final class Later {
     private final Main main;
     private final Path out;
 
-    Later(Broker broker, Main main, Path out) {
+    ChunksTransactionsEncryption(Broker broker, Main main, Path out) {
         this.broker = broker;
         this.main = main;
         this.out = out;
@@ -109,7 +109,7 @@ final class Later {
         KeyPair pair = generator.generateKeyPair();
         String open = pem("PUBLIC KEY", pair.getPublic().getEncoded());
         String secret = pem("PRIVATE KEY", pair.getPrivate().getEncoded());
-        Path keys = Files.createDirectories(out.resolve("keys"));
+        Path keys = Files.createDirectories(out.resolveSibling("keys"));
         Files.writeString(keys.resolve("test-only-public.pem"), open);
         Files.writeString(keys.resolve("test-only-private.pem"), secret);
         CryptoKeyReader reader = new Keys(open, secret);
@@ -122,7 +122,7 @@ final class Later {
         }
         String topic = main.topic("encrypted");
         Expected.write(broker.client.newReader(Schema.BYTES).topic(topic).cryptoKeyReader(reader),
-                out.resolve("expected-later").resolve("encrypted.jsonl"));
+                out.resolve("expected").resolve("encrypted.jsonl"));
         broker.offload(topic);
         main.stats("encrypted", "encrypted");
     }
