@@ -97,7 +97,7 @@ class Values:
     def __repr__(self) -> str:
         return f"Values({sum(self._counts)} of them)"
 
-    def see(self, value: float) -> None:
+    def add(self, value: float) -> None:
         """Count a value."""
         self._counts[bisect_left(self._bounds, value)] += 1
         self._total += value

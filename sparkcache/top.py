@@ -14,6 +14,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psutil
+
 from sparkcache.errors import CacheUnavailable
 from sparkcache.metrics import Metrics
 from sparkcache.node.address import Address
@@ -79,19 +81,16 @@ def picture() -> str:
 def nodes() -> Iterator[tuple[int, Metrics]]:
     """Yield the process id and metrics of each node that answers."""
     seen = set()
-    for pid in sorted(int(p.name) for p in Path("/proc").glob("[0-9]*")):
-        try:
-            command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-        except OSError:
-            continue  # the process has ended
-        if b"sparkcache.node" not in command:
+    for process in psutil.process_iter(["cmdline"]):
+        command = process.info["cmdline"] or []
+        if "sparkcache.node" not in command:
             continue
-        directory = Path(command[command.index(b"sparkcache.node") + 1].decode())
+        directory = Path(command[command.index("sparkcache.node") + 1])
         if directory not in seen:  # its loaders, whose ids are higher, share it
             seen.add(directory)
             metrics = _request_metrics(Address(directory))
             if metrics is not None:
-                yield pid, metrics
+                yield process.pid, metrics
 
 
 def _request_metrics(address: Address) -> Metrics | None:

@@ -4,12 +4,11 @@
 
 writes them into the pages, between `<!-- generated: NAME -->` and `<!-- end -->`.
 MkDocs runs this module as a hook, so the site always has the present ones. A test keeps
-the pages equal.
+the pages equal. The names of metrics in the Java of Spark's UI are written as well.
 """
 
 from __future__ import annotations
 
-import inspect
 import json
 import re
 from functools import partial
@@ -17,8 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sparkcache.config import CacheConfig, scan_option_names, settings_of
-from sparkcache.metric_names import GAUGES, HISTOGRAMS, NAMES
-from sparkcache.metrics import Metrics
+from sparkcache.metrics import METRICS
+from sparkcache.node.status import LIMIT
+from sparkcache.ui.plotted import PLOTTED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -28,8 +28,10 @@ DOCS = ROOT / "docs"
 RESULTS = ROOT / "tests" / "benchmarks" / "results"
 LINES = ROOT / "examples" / "lines_connector"
 PICTURE = DOCS / "policies.svg"
+JAVA = ROOT / "sparkcache" / "ui" / "java" / "MetricNames.java"
 
 _SECTION = re.compile(r"<!-- generated: ([\w-]+) -->\n(.*?)<!-- end -->", re.DOTALL)
+_UNITS = {"By": "bytes", "s": "seconds", "1": ""}
 _POLICIES = {
     "next-read": "next_read",
     "LRC": "lrc",
@@ -66,18 +68,34 @@ def settings() -> str:
 
 
 def metrics() -> str:
-    """Return the table of all metrics, from `NAMES` and what `Metrics` says of them."""
-    meanings = _meanings()
+    """Return the table of all metrics, from their definitions."""
     rows = [
         (
             f"`{field}`",
-            f"`{name}`",
-            _kind(field),
-            _quoted(meanings[field], set(NAMES)),
+            f"`{metric.name}`",
+            metric.kind.value,
+            _UNITS[metric.unit],
+            _quoted(metric.meaning, set(METRICS)),
         )
-        for field, name in NAMES.items()
+        for field, metric in METRICS.items()
     ]
-    return _table(("metric", "published as", "kind", "meaning"), rows)
+    return _table(("metric", "published as", "kind", "unit", "meaning"), rows)
+
+
+def java() -> str:
+    """Return the names that the plugin of Spark's UI has to know, as a Java class."""
+    held = [metric.name for metric in METRICS.values() if metric.is_held]
+    return (
+        "package org.apache.spark.sparkcache;\n\n"
+        "import java.util.Set;\n\n"
+        "/** Published names of metrics. Written by tools/docs_tables.py. */\n"
+        "final class MetricNames {\n"
+        "  /** What the tab plots over time. */\n"
+        f"  static final String[] PLOTTED = {{{_listed(PLOTTED)}\n  }};\n\n"
+        "  /** What a node holds: nothing if it is gone. */\n"
+        f"  static final Set<String> HELD = Set.of({_listed([*held, LIMIT])});\n"
+        "}\n"
+    )
 
 
 def warm_scan() -> str:
@@ -415,6 +433,8 @@ def main() -> None:
         if (new := renewed(text)) != text:
             path.write_text(new, encoding="utf-8")
     PICTURE.write_text(picture(), encoding="utf-8")
+    if java() != JAVA.read_text(encoding="utf-8"):
+        JAVA.write_text(java(), encoding="utf-8")
 
 
 def _result(name: str) -> dict[str, Any]:
@@ -437,20 +457,8 @@ def _quoted(text: str, names: set[str]) -> str:
     return re.sub(rf"(?<!`)\b({'|'.join(camel)})\b(?!`)", r"`\1`", line)
 
 
-def _kind(field: str) -> str:
-    if field in HISTOGRAMS:
-        return "distribution"
-    return "gauge" if field in GAUGES else "counter"
-
-
-def _meanings() -> dict[str, str]:
-    """Return what `Metrics` says of its attributes and properties."""
-    text = inspect.getdoc(Metrics) or ""
-    found = re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", text, flags=re.MULTILINE)
-    meanings = dict(found)
-    for name in NAMES.keys() - meanings.keys():
-        meanings[name] = inspect.getdoc(getattr(Metrics, name)) or ""
-    return meanings
+def _listed(names: Iterable[str]) -> str:
+    return ",".join(f'\n    "{name}"' for name in names)
 
 
 def _short(value: float) -> str:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sparkcache.cache.counters import Counters
     from sparkcache.cache.memory_accounting import MemoryAccounting
     from sparkcache.cache.settings import Settings
-    from sparkcache.model import Ledger, RunKey, Slot
+    from sparkcache.model import RunKey, Slot
 
 V = TypeVar("V")
 
@@ -115,14 +115,11 @@ class Engine(Protocol[V]):
     def next_deadline_s(self) -> float | None:
         """Return when `expire` will have work; None if never."""
 
-    def is_behind(self, now_s: float) -> bool:
+    def has_overdue(self, now_s: float) -> bool:
         """Return whether `expire` has overdue work."""
 
     def remove(self, key: RunKey) -> CachedRun[V] | None:
         """Remove a run even if reads are expected; return None if it is missing."""
-
-    def invalidate_ledger(self, ledger: Ledger) -> list[CachedRun[V]]:
-        """Remove all runs of a ledger."""
 
     def invalidate_topic(self, topic: str) -> list[CachedRun[V]]:
         """Remove all runs of all ledgers of a topic."""

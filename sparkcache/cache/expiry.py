@@ -114,7 +114,7 @@ class Expiry(Generic[V]):
         """
         for queue in self._in_use():
             while (run := queue.head()) is not None:
-                self._counters.looked_at += 1
+                self._counters.examined += 1
                 if now_s < queue.end_s(run):
                     break
                 yield run

@@ -5,16 +5,16 @@ that is read later than all runs held is not admitted. Runs without a planned re
 evicted before all others, in the order of `RemovalQueue`, and never evict an expected
 run.
 
-Nothing is searched. Between two cuts of a topic (see `Forecast.cuts`) a larger offset
-is read later, so only the last run before each cut can be the farthest of its topic.
-The time at which a run will be read does not change while readers move as expected, so
-a heap keeps the farthest run of each topic, which is determined again when a run of the
-topic is added or removed or one of its readers moves. Readers that stand still fall
-back without any such signal: therefore each decision also examines the topic that was
-examined least recently.
+Nothing is searched. Between two breakpoints of a topic (see `Forecast.breakpoints`) a
+larger offset is read later, so only the last run before each breakpoint can be the
+farthest of its topic. The time at which a run will be read does not change while
+readers move as expected, so a heap keeps the farthest run of each topic, which is
+determined again when a run of the topic is added or removed or one of its readers
+moves. Readers that stand still fall back without any such signal: therefore each
+decision also examines the topic that was examined least recently.
 
-So a decision costs O(c log n) for the c cuts of a topic with n runs, plus O(log t) for
-t topics.
+So a decision costs O(b log n) for the b breakpoints of a topic with n runs, plus
+O(log t) for t topics.
 
 Source: Belady's MIN (1966), which evicts the run that is needed last and knows it from
 the trace. Different here: it is estimated from plans and cursors.
@@ -49,7 +49,7 @@ class ReadForecast(Protocol):
     def offset_of(self, key: RunKey) -> float:
         """Return the offset of a run in its topic, in stored bytes."""
 
-    def cuts(self, topic: str) -> list[float]:
+    def breakpoints(self, topic: str) -> list[float]:
         """Return the offsets at which the next reader changes, ascending."""
 
     def ticks_until_read(self, topic: str, offset: float) -> float:
@@ -66,9 +66,9 @@ class _TopicRuns(Generic[V]):
         self.farthest: CachedRun[V] | None = None
         self.version = 0
 
-    def last_before(self, cut: float) -> tuple[int, CachedRun[V] | None]:
+    def last_before(self, offset: float) -> tuple[int, CachedRun[V] | None]:
         """Return the index and the run of the last unpinned run before an offset."""
-        for index in range(self.runs.bisect_left((cut,)) - 1, -1, -1):
+        for index in range(self.runs.bisect_left((offset,)) - 1, -1, -1):
             run: CachedRun[V] = self.runs.peekitem(index)[1]
             if not run.pins:
                 return index, run
@@ -85,7 +85,7 @@ class NextRead(Generic[V]):
         self._order_keys: dict[CachedRun[V], tuple[float, int]] = {}
         self._serial = 0
         self._moved: dict[str, None] = {}  # ordered, so that equal calls decide equally
-        self._looked_at: OrderedDict[str, None] = OrderedDict()
+        self._examined: OrderedDict[str, None] = OrderedDict()
         self._heap: list[tuple[float, int, str]] = []  # -tick, version, topic
 
     def __len__(self) -> int:
@@ -117,7 +117,7 @@ class NextRead(Generic[V]):
         self._moved[name] = None
         if not topic.runs:
             del self._topics[name]
-            self._looked_at.pop(name, None)
+            self._examined.pop(name, None)
 
     def readers_moved(self, topic: str) -> None:
         """Note that a reader of a topic moved, or that the pins of its runs changed."""
@@ -163,8 +163,8 @@ class NextRead(Generic[V]):
                 assert run.key.ledger.topic == name
                 assert self._order_keys[run] == order_key
                 assert run.expected_reads > 0
-        assert self._looked_at.keys() <= self._topics.keys()
-        assert self._topics.keys() <= self._looked_at.keys() | self._moved.keys()
+        assert self._examined.keys() <= self._topics.keys()
+        assert self._topics.keys() <= self._examined.keys() | self._moved.keys()
         assert len(self._heap) <= _STALE * max(len(self._topics), _STALE)
 
     def _remove_farthest(
@@ -188,8 +188,8 @@ class NextRead(Generic[V]):
         for name in self._moved:
             self._refresh_topic(name)
         self._moved.clear()
-        if self._looked_at:
-            self._refresh_topic(next(iter(self._looked_at)))
+        if self._examined:
+            self._refresh_topic(next(iter(self._examined)))
 
     def _refresh_topic(self, name: str) -> None:
         """Determine the farthest run of a topic, and when it is read."""
@@ -198,19 +198,19 @@ class NextRead(Generic[V]):
             return
         latest, topic.farthest = -inf, None
         last_index = -1
-        for cut in (*self._forecast.cuts(name), inf):
-            index, run = topic.last_before(cut)
+        for offset in (*self._forecast.breakpoints(name), inf):
+            index, run = topic.last_before(offset)
             if run is None or index == last_index:
                 continue
             last_index = index
-            self._counters.looked_at += 1
+            self._counters.examined += 1
             tick = self._next_read_tick(run)
             if tick > latest:
                 latest, topic.farthest = tick, run
         self._serial += 1
         topic.version = self._serial
-        self._looked_at[name] = None
-        self._looked_at.move_to_end(name)
+        self._examined[name] = None
+        self._examined.move_to_end(name)
         if len(self._heap) >= _STALE * max(len(self._topics), _STALE):
             self._heap = [entry for entry in self._heap if self._is_fresh(entry)]
             heapify(self._heap)

@@ -100,7 +100,7 @@ class PlannedCache(Generic[V]):
             elif self.runs.settings.continue_s and self._forecast.foresee_ended(plan):
                 self._forget_at_s[plan.id] = now_s + self.runs.settings.continue_s
         removed = [run for key in no_longer_expected if (run := self.runs.remove(key))]
-        self.runs.counters.removed_by_plan_end += len(removed)
+        self.runs.counters.evicted_by_plan_end += len(removed)
         return removed
 
     def expire_ended_streams(self, now_s: float) -> None:
@@ -151,7 +151,7 @@ class PlannedCache(Generic[V]):
             return []
         removed = self.runs.remove(key)
         assert removed is not None, "it was marked just now"
-        self.runs.counters.removed_by_last_read += 1
+        self.runs.counters.evicted_by_last_read += 1
         return [removed]
 
     def close(self, partition_read: PartitionRead) -> None:

@@ -115,7 +115,7 @@ class RemovalQueue(Generic[V]):
         requeued: list[CachedRun[V]] = []
         passed_over: list[CachedRun[V]] = []
         while (run := self._head()) is not None:
-            self._counters.looked_at += 1
+            self._counters.examined += 1
             match self._verdict(run, enough=size_bytes <= 0 and runs <= 0):
                 case Verdict.STOP:
                     break
@@ -124,7 +124,7 @@ class RemovalQueue(Generic[V]):
                     passed_over.append(run)
                 case Verdict.REQUEUE:
                     self.requeue(run)
-                    self._counters.requeued_evicted += 1
+                    self._counters.requeued_by_size += 1
                     requeued.append(run)
                 case Verdict.REMOVE:
                     self.remove(run)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from sparkcache.cache.settings import Settings
-    from sparkcache.model import Ledger, RunKey, Slot
+    from sparkcache.model import RunKey, Slot
 
 V = TypeVar("V")
 
@@ -219,14 +219,14 @@ class RingCache(Engine[V]):
         if run is None or not self._is_overdue(run, now_s):
             return None
         self._remove([run])
-        self.counters.expired += 1
+        self.counters.evicted_by_ttl += 1
         return run
 
     def next_deadline_s(self) -> float | None:
         """Return None: a ring never has runs to expire by time."""
         return None
 
-    def is_behind(self, now_s: float) -> bool:
+    def has_overdue(self, now_s: float) -> bool:
         """Return False: a ring never has overdue work."""
         return False
 
@@ -236,10 +236,6 @@ class RingCache(Engine[V]):
         if run is not None:
             self._invalidate([run])
         return run
-
-    def invalidate_ledger(self, ledger: Ledger) -> list[CachedRun[V]]:
-        """Remove all runs of a ledger."""
-        return self._invalidate([r for r in self.runs() if r.key.ledger == ledger])
 
     def invalidate_topic(self, topic: str) -> list[CachedRun[V]]:
         """Remove all runs of all ledgers of a topic."""
@@ -257,7 +253,7 @@ class RingCache(Engine[V]):
         """
         overdue = [run for run in self.runs() if self._is_overdue(run, now_s)]
         self._remove(overdue)
-        self.counters.expired += len(overdue)
+        self.counters.evicted_by_ttl += len(overdue)
         self._settings = settings
         evicted = self._evict(self._segments.configure(settings))
         self._ceiling_bytes = max(settings.max_bytes, self.held_bytes)
@@ -282,8 +278,8 @@ class RingCache(Engine[V]):
         """Forget the runs that the segments have evicted."""
         for run in runs:
             self._forget(run)
-        self.counters.rotated += len(runs)
-        self.counters.removed_expected += sum(run.expected_reads > 0 for run in runs)
+        self.counters.evicted_by_ring += len(runs)
+        self.counters.evicted_unread += sum(run.expected_reads > 0 for run in runs)
         return runs
 
     def _remove(self, runs: list[CachedRun[V]]) -> None:

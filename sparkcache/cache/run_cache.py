@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from sparkcache.cache.next_read import ReadForecast
     from sparkcache.cache.settings import Settings
-    from sparkcache.model import Ledger, RunKey
+    from sparkcache.model import RunKey
 
 V = TypeVar("V")
 
@@ -262,7 +262,7 @@ class RunCache(Engine[V]):
         """Remove overdue runs; requeue those with reads to come.
 
         Also evicts runs that a lowered limit could not evict at once. A pass ends early
-        once it has processed `most_runs` or removed `most_bytes`; see `is_behind`.
+        once it has processed `most_runs` or removed `most_bytes`; see `has_overdue`.
         """
         removed = []
         for run in self._expiry.overdue(now_s):
@@ -275,12 +275,12 @@ class RunCache(Engine[V]):
             else:
                 self._evictions.requeue(run)
                 self._expiry.start(run, now_s)
-                self.counters.requeued_expired += 1
+                self.counters.requeued_by_ttl += 1
             most_runs -= 1
             if most_runs <= 0 or most_bytes <= 0:
                 break
         self._count_expired(removed)
-        return removed if self.is_behind(now_s) else removed + self._fit(now_s)
+        return removed if self.has_overdue(now_s) else removed + self._fit(now_s)
 
     def expire_run(self, key: RunKey, now_s: float) -> CachedRun[V] | None:
         """Remove one overdue run now; return None if missing or kept by a pass."""
@@ -295,7 +295,7 @@ class RunCache(Engine[V]):
         """Return when `expire` will have work; None if never."""
         return self._expiry.next_deadline_s()
 
-    def is_behind(self, now_s: float) -> bool:
+    def has_overdue(self, now_s: float) -> bool:
         """Return whether `expire` has work, as it ended early or was not called."""
         deadline_s = self._expiry.next_deadline_s()
         return deadline_s is not None and deadline_s <= now_s
@@ -315,11 +315,6 @@ class RunCache(Engine[V]):
         if run is not None:
             self._invalidate([run])
         return run
-
-    def invalidate_ledger(self, ledger: Ledger) -> list[CachedRun[V]]:
-        """Remove all runs of a ledger."""
-        runs = self._topics.get(ledger.topic, ())
-        return self._invalidate([run for run in runs if run.key.ledger == ledger])
 
     def invalidate_topic(self, topic: str) -> list[CachedRun[V]]:
         """Remove all runs of all ledgers of a topic."""
@@ -423,8 +418,8 @@ class RunCache(Engine[V]):
     def _finish_eviction(self, removed: list[CachedRun[V]]) -> list[CachedRun[V]]:
         for run in removed:
             self._forget(run)
-        self.counters.evicted += len(removed)
-        self._count_removed_expected(removed)
+        self.counters.evicted_by_size += len(removed)
+        self._count_evicted_unread(removed)
         return removed
 
     def _invalidate(self, runs: list[CachedRun[V]]) -> list[CachedRun[V]]:
@@ -451,8 +446,8 @@ class RunCache(Engine[V]):
             del self._topics[topic]
 
     def _count_expired(self, removed: list[CachedRun[V]]) -> None:
-        self.counters.expired += len(removed)
-        self._count_removed_expected(removed)
+        self.counters.evicted_by_ttl += len(removed)
+        self._count_evicted_unread(removed)
 
-    def _count_removed_expected(self, removed: list[CachedRun[V]]) -> None:
-        self.counters.removed_expected += sum(run.expected_reads > 0 for run in removed)
+    def _count_evicted_unread(self, removed: list[CachedRun[V]]) -> None:
+        self.counters.evicted_unread += sum(run.expected_reads > 0 for run in removed)

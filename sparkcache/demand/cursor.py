@@ -139,7 +139,7 @@ class Cursor:
         """Return the recent speed of the scan in bytes per tick."""
         return self._speed.at(tick)
 
-    def cuts(self) -> Iterator[float]:
+    def breakpoints(self) -> Iterator[float]:
         """Yield the offsets between which the scan reads in ascending order."""
         for partition_read in (*self._open, *self._unfinished.values()):
             yield partition_read.offset

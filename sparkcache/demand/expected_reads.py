@@ -20,6 +20,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from cachetools import FIFOCache
+
 from sparkcache.demand.plan import Consumers
 from sparkcache.model import Position
 
@@ -45,7 +47,7 @@ class ExpectedReads:
 
     def __init__(self) -> None:
         self._active: dict[str, _Progress] = {}
-        self._ended: dict[str, None] = {}  # in the order of their end
+        self._ended: FIFOCache[str, None] = FIFOCache(_ENDED_REMEMBERED)
 
     def __repr__(self) -> str:
         return f"ExpectedReads({', '.join(self._active) or 'no plan'})"
@@ -83,9 +85,7 @@ class ExpectedReads:
         ]
         for plan in ended:
             del self._active[plan.id]
-        self._ended |= ended_ids
-        while len(self._ended) > _ENDED_REMEMBERED:
-            del self._ended[next(iter(self._ended))]
+        self._ended.update(ended_ids)
         return ended
 
     def expected(self, key: RunKey) -> int:

@@ -16,10 +16,12 @@ run, from plans and cursors.
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import TYPE_CHECKING
+
+from cachetools import LRUCache
 
 from sparkcache.demand.cursor import Cursor, PartitionRead, ScanId
 from sparkcache.demand.expected_reads import ExpectedReads
@@ -76,8 +78,8 @@ class Forecast:
     def __init__(self) -> None:
         self._expected = ExpectedReads()
         self._topics: dict[str, _Topic] = {}
-        # Outlives `_topics`: runs may be held of a topic that nobody reads just now.
-        self._layouts: OrderedDict[str, TopicLayout] = OrderedDict()
+        # Of topics that nobody reads just now: runs of them may be held.
+        self._idle_layouts: LRUCache[str, TopicLayout] = LRUCache(_LAYOUTS_REMEMBERED)
         self._ended_streams: dict[str, Plan] = {}  # still in the forecast
         self._tick = 0
         self._passed_bytes = 0.0
@@ -237,12 +239,14 @@ class Forecast:
 
     def offset_of(self, key: RunKey) -> float:
         """Return the offset in its topic where a run begins, in stored bytes."""
-        layout = self._layouts.get(key.ledger.topic)
+        name = key.ledger.topic
+        topic = self._topics.get(name)
+        layout = self._idle_layouts.get(name) if topic is None else topic.layout
         return (
             layout.offset_of(Position(key.ledger.id, key.run.first)) if layout else 0.0
         )
 
-    def cuts(self, name: str) -> list[float]:
+    def breakpoints(self, name: str) -> list[float]:
         """Return the offsets at which the next reader changes, ascending.
 
         Between two of them, a larger offset is read later.
@@ -250,11 +254,13 @@ class Forecast:
         topic = self._topics.get(name)
         if topic is None:
             return []
-        cuts = {cut for cursor in topic.scans.values() for cut in cursor.cuts()}
+        found: set[float] = set()
+        for cursor in topic.scans.values():
+            found.update(cursor.breakpoints())
         for waiting in topic.waiting.values():
             for consumer in waiting.consumers:
-                cuts.update(topic.range_of(consumer))
-        return sorted(cuts)
+                found.update(topic.range_of(consumer))
+        return sorted(found)
 
     def ticks_until_read(self, name: str, offset: float) -> float:
         """Estimate the ticks until an offset is read next; infinite if it is not."""
@@ -276,6 +282,7 @@ class Forecast:
     def check(self) -> None:
         """Assert the invariants. For tests."""
         self._expected.check()
+        assert not self._idle_layouts.keys() & self._topics.keys()
         for topic in self._topics.values():
             assert topic.scans or topic.waiting
             for waiting in topic.waiting.values():
@@ -287,17 +294,9 @@ class Forecast:
     def _topic(self, name: str) -> _Topic:
         topic = self._topics.get(name)
         if topic is None:
-            layout = self._layouts.setdefault(name, TopicLayout())
-            self._layouts.move_to_end(name)
+            layout = self._idle_layouts.pop(name, None) or TopicLayout()
             topic = self._topics[name] = _Topic(layout)
-            while len(self._layouts) > max(_LAYOUTS_REMEMBERED, len(self._topics)):
-                self._forget_layout()
         return topic
-
-    def _forget_layout(self) -> None:
-        """Forget the least recently used layout of a topic that nobody reads."""
-        name = next(name for name in self._layouts if name not in self._topics)
-        del self._layouts[name]
 
     def _wait_for(self, plan: Plan) -> None:
         for consumer in plan.consumers:
@@ -346,4 +345,4 @@ class Forecast:
             if not cursor.is_open and not topic.is_planned(cursor):
                 del topic.scans[scan]
         if not topic.scans and not topic.waiting:
-            del self._topics[name]
+            self._idle_layouts[name] = self._topics.pop(name).layout

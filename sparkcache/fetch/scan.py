@@ -24,7 +24,7 @@ class RunSlice:
             offset.
         start: Index of the first run to read.
         stop: Index after the last run to read.
-        at: Stored bytes of the topic before the extent.
+        topic_offset: Stored bytes of the topic before the extent.
 
     """
 
@@ -33,7 +33,7 @@ class RunSlice:
     runs: tuple[Run, ...]
     start: int
     stop: int
-    at: int = 0
+    topic_offset: int = 0
 
     def is_valid(self) -> bool:
         """Return whether the slice is not empty and within the runs of the extent."""
@@ -85,7 +85,7 @@ class Scan:
                 run_slice.ledger.id,
                 run_slice.extent.first,
                 run_slice.extent.last,
-                run_slice.at,
+                run_slice.topic_offset,
                 run_slice.extent.size_bytes,
             )
             for run_slice in self.slices

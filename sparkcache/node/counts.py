@@ -38,13 +38,13 @@ class Counts:
 
     def inserted(self, run: CachedRun[int]) -> None:
         """Count a run that is held from now on."""
-        self.topics.for_topic(run.key.ledger.topic).insert(run.size_bytes)
+        self.topics.insert(run.key.ledger.topic, run.size_bytes)
         self.loads["loaded_ahead"] += run.ahead
 
     def freed(self, run: CachedRun[int], now_s: float) -> None:
         """Count a run that is no longer held."""
         self.times.evicted(run, now_s)
-        self.topics.for_topic(run.key.ledger.topic).evict(run.size_bytes)
+        self.topics.evict(run.key.ledger.topic, run.size_bytes)
 
     def metrics(self, store: RunStore, loads: LoadScheduler) -> Metrics:
         """Return the metrics so far."""

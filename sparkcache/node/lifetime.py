@@ -8,12 +8,15 @@ goes on.
 from __future__ import annotations
 
 import os
-from pathlib import Path
+from contextlib import suppress
 from typing import TYPE_CHECKING
+
+import psutil
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
     from collections.abc import Callable
+    from pathlib import Path
 
 _POLL_S = 0.5
 
@@ -54,12 +57,10 @@ def executor_pid() -> int:
 
     A Python worker is started by the JVM, or forked by a daemon that the JVM started.
     """
-    pid = os.getppid()
-    while pid > 1:
-        name, parent = _name_and_parent(pid)
-        if name == "java":
-            return pid
-        pid = parent
+    with suppress(psutil.Error):  # one of them has just ended
+        for process in psutil.Process().parents():
+            if process.name() == "java":
+                return process.pid
     return os.getppid()
 
 
@@ -69,12 +70,3 @@ def _identity(directory: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return status.st_dev, status.st_ino
-
-
-def _name_and_parent(pid: int) -> tuple[str, int]:
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return "", 0
-    name, _, rest = text.partition("(")[2].rpartition(")")
-    return name, int(rest.split()[1])

@@ -210,7 +210,7 @@ class LoadScheduler:
         job.pending = message
         if not job.has_decoded:
             job.has_decoded = True
-            self._load_s.see(job.last_heard_s - job.begun_s)
+            self._load_s.add(job.last_heard_s - job.begun_s)
         return job.key(message.index)
 
     def skipped(self, peer: Peer, message: Skipped) -> None:

@@ -45,7 +45,7 @@ class PackedSlice(msgspec.Struct, frozen=True, array_like=True):
     runs: tuple[Run, ...]
     start: int
     stop: int
-    at: int
+    topic_offset: int
 
 
 class PackedOpen(Message, frozen=True):

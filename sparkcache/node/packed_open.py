@@ -29,7 +29,7 @@ def packed(message: Open) -> PackedOpen:
             run_slice.runs,
             run_slice.start,
             run_slice.stop,
-            run_slice.at,
+            run_slice.topic_offset,
         )
 
     slices = tuple(map(pack, message.scan.slices))
@@ -75,4 +75,6 @@ def _unpack(part: PackedSlice, ledgers: Sequence[Ledger]) -> RunSlice:
     if not 0 <= part.ledger < len(ledgers):
         raise ValueError(f"ledger {part.ledger} of a message with {len(ledgers)}")
     ledger = ledgers[part.ledger]
-    return RunSlice(ledger, part.extent, part.runs, part.start, part.stop, part.at)
+    return RunSlice(
+        ledger, part.extent, part.runs, part.start, part.stop, part.topic_offset
+    )

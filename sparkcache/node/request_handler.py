@@ -130,8 +130,7 @@ class RequestHandler:
             session.partition_read, session.slices[run_index[0]], run_index[1]
         )
         key = session.key(run_index)
-        count = self._counts.topics.for_topic(key.ledger.topic)
-        count.ask(session, run_index)
+        count = self._counts.topics.ask(key.ledger.topic, session, run_index)
         run = self._store.take(session.partition_read, key, now_s)
         if run is not None:
             if run.is_first_of_prefetched:

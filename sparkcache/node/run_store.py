@@ -8,10 +8,12 @@ removes are freed here.
 from __future__ import annotations
 
 import logging
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from sparkcache.cache import PlannedCache
+from sparkcache.cache import Counters, PlannedCache
 from sparkcache.memory.segments import Segments
+from sparkcache.metrics import METRICS
 from sparkcache.node.messages import Served, ServedFromSegment
 
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 # and its memory 0.2 ms per MiB.
 _PASS_RUNS = 128
 _PASS_BYTES = 16 << 20
+_OF_CORE = [spec.name for spec in fields(Counters) if spec.name in METRICS]
 
 _log = logging.getLogger(__name__)
 
@@ -214,10 +217,10 @@ class RunStore:
         now_s = self._now()
         self._planned.expire_ended_streams(now_s)
         self._free(self._runs.expire(now_s, self._pass_runs, _PASS_BYTES))
-        if self._pending_settings is not None and not self._runs.is_behind(now_s):
+        if self._pending_settings is not None and not self._runs.has_overdue(now_s):
             self._change(self._pending_settings, now_s)
         self._drop_unused_segments()
-        return self._runs.is_behind(now_s)
+        return self._runs.has_overdue(now_s)
 
     def clear(self, topic: str | None) -> None:
         """Evict all runs, or those of one topic; readers keep what they map."""
@@ -234,19 +237,10 @@ class RunStore:
         runs = self._runs
         core, accounting = runs.counters, runs.accounting
         return {
-            "evicted_by_size": core.evicted,
-            "evicted_by_ttl": core.expired,
-            "evicted_by_last_read": core.removed_by_last_read,
-            "evicted_by_plan_end": core.removed_by_plan_end,
-            "evicted_unread": core.removed_expected,
-            "wasted": core.wasted,
-            "wasted_bytes": core.wasted_bytes,
-            "evicted_by_ring": core.rotated,
+            **{name: getattr(core, name) for name in _OF_CORE},
             "evicted_explicitly": core.invalidated
-            - core.removed_by_last_read
-            - core.removed_by_plan_end,
-            "requeued_by_ttl": core.requeued_expired,
-            "requeued_by_size": core.requeued_evicted,
+            - core.evicted_by_last_read
+            - core.evicted_by_plan_end,
             "runs": len(runs),
             "kept_bytes": runs.kept_bytes,
             "held_bytes": runs.held_bytes,

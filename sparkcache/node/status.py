@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from sparkcache.histogram import Histogram
-from sparkcache.metric_names import NAMES
+from sparkcache.metrics import METRICS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from sparkcache.metrics import Metrics, TopicMetrics
     from sparkcache.node.plan_progress import PlanMetrics
 
-MOST_TOPICS = 100
+LIMIT = "cache.limit.bytes"
+"""The published name of the node's `maxBytes`, which stands beside its metrics."""
+
+MAX_TOPICS = 100
 
 
 def encode(
@@ -35,12 +38,8 @@ def encode(
     """Return the JSON. If there are many topics, only the most served are listed."""
     record: dict[str, Any] = {
         "node": node,
-        "metrics": published(metrics) | {"cache.limit.bytes": max_bytes},
-        "topics": [
-            asdict(topic)
-            | {"saved_gets": topic.saved_gets, "saved_bytes": topic.saved_bytes}
-            for topic in most_served(topics)
-        ],
+        "metrics": published(metrics) | {LIMIT: max_bytes},
+        "topics": [topic.by_name() for topic in most_served(topics)],
         "plans": [asdict(plan) for plan in plans],
     }
     return msgspec.json.encode(record)
@@ -49,8 +48,8 @@ def encode(
 def published(metrics: Metrics) -> dict[str, float]:
     """Return every number under its published name."""
     numbers: dict[str, float] = {}
-    for field, name in NAMES.items():
-        value = getattr(metrics, field)
+    for field, metric in METRICS.items():
+        name, value = metric.name, getattr(metrics, field)
         if isinstance(value, Histogram):
             numbers[f"{name}.count"] = value.count
             numbers[f"{name}.mean"] = value.mean
@@ -64,7 +63,7 @@ def published(metrics: Metrics) -> dict[str, float]:
 def most_served(topics: Sequence[TopicMetrics]) -> list[TopicMetrics]:
     """Return the most served topics, and one sum of all others."""
     ordered = sorted(topics, key=lambda topic: (not topic.topic, -topic.served_bytes))
-    listed, others = ordered[:MOST_TOPICS], ordered[MOST_TOPICS:]
+    listed, others = ordered[:MAX_TOPICS], ordered[MAX_TOPICS:]
     if others:
         rest = others.pop()
         for topic in others:

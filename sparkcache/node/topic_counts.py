@@ -6,84 +6,36 @@ counted one by one and all others together, which bounds memory and messages.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
-from sparkcache.metrics import TopicMetrics
+from sparkcache.metric_definition import Kind
+from sparkcache.metrics import METRICS, TopicMetrics
 
 if TYPE_CHECKING:
     from sparkcache.node.reader_session import ReaderSession
 
-MOST_TOPICS = 1000
+MAX_TOPICS = 1000
 
-
-@dataclass(slots=True)
-class TopicCount:
-    """Counts of one topic, or of several. They never decrease."""
-
-    group: str = ""
-    requests: int = 0
-    hits: int = 0
-    prefetch_hits: int = 0
-    waits: int = 0
-    misses: int = 0
-    served_bytes: int = 0
-    reads: int = 0
-    requested_bytes: int = 0
-    loads: int = 0
-    gets: int = 0
-    received_bytes: int = 0
-    inserts: int = 0
-    loaded_bytes: int = 0
-    evictions: int = 0
-    evicted_bytes: int = 0
-
-    def ask(self, session: ReaderSession, run_index: tuple[int, int]) -> None:
-        """Count a requested run, which the task would fetch itself without a cache."""
-        run_slice = session.slices[run_index[0]]
-        self.requests += 1
-        self.reads += run_index[1] == run_slice.start or not session.is_in_order
-        self.requested_bytes += run_slice.stored_bytes(run_index[1])
-
-    def insert(self, size_bytes: int) -> None:
-        """Count a run that is held from now on."""
-        self.inserts += 1
-        self.loaded_bytes += size_bytes
-
-    def evict(self, size_bytes: int, runs: int = 1) -> None:
-        """Count evicted runs, with their total size."""
-        self.evictions += runs
-        self.evicted_bytes += size_bytes
-
-    def record(self, topic: str) -> TopicMetrics:
-        """Return the counts, and what is held."""
-        counts = {name: getattr(self, name) for name in _RECORDED}
-        return TopicMetrics(
-            topic=topic,
-            group=self.group,
-            runs=self.inserts - self.evictions,
-            kept_bytes=self.loaded_bytes - self.evicted_bytes,
-            **counts,
-        )
-
-
-_COUNTS = [spec.name for spec in fields(TopicCount) if spec.name != "group"]
-_RECORDED = [name for name in _COUNTS if name != "evicted_bytes"]
-_TOTALS = [name for name in _RECORDED if name != "evictions"]
+_COUNTERS = [
+    spec.name
+    for spec in fields(TopicMetrics)
+    if spec.name in METRICS and METRICS[spec.name].kind is Kind.COUNTER
+]
 
 
 class TopicCounts:
     """The counts of all topics of a node.
 
     Args:
-        most: How many topics are counted one by one.
+        max_topics: How many topics are counted one by one.
 
     """
 
-    def __init__(self, most: int = MOST_TOPICS) -> None:
-        self._most = most
-        self._topics: dict[str, TopicCount] = {}
-        self._others = TopicCount()
+    def __init__(self, max_topics: int = MAX_TOPICS) -> None:
+        self._max_topics = max_topics
+        self._topics: dict[str, TopicMetrics] = {}
+        self._others = TopicMetrics()
 
     def __repr__(self) -> str:
         return f"TopicCounts({len(self._topics)} topics)"
@@ -94,24 +46,52 @@ class TopicCounts:
         if group and count is not self._others:
             count.group = group
 
-    def for_topic(self, topic: str) -> TopicCount:
+    def for_topic(self, topic: str) -> TopicMetrics:
         """Return the counts of a topic, to be incremented."""
         count = self._topics.get(topic)
         if count is not None:
             return count
-        if len(self._topics) >= self._most:
+        if len(self._topics) >= self._max_topics:
             return self._others
-        count = self._topics[topic] = TopicCount()
+        count = self._topics[topic] = TopicMetrics(topic=topic)
         return count
+
+    def ask(
+        self, topic: str, session: ReaderSession, run_index: tuple[int, int]
+    ) -> TopicMetrics:
+        """Count a requested run, which the task would fetch itself without a cache."""
+        run_slice = session.slices[run_index[0]]
+        count = self.for_topic(topic)
+        count.requests += 1
+        count.reads += run_index[1] == run_slice.start or not session.is_in_order
+        count.requested_bytes += run_slice.stored_bytes(run_index[1])
+        return count
+
+    def insert(self, topic: str, size_bytes: int) -> None:
+        """Count a run that is held from now on."""
+        count = self.for_topic(topic)
+        count.inserts += 1
+        count.loaded_bytes += size_bytes
+        count.runs += 1
+        count.kept_bytes += size_bytes
+
+    def evict(self, topic: str, size_bytes: int) -> None:
+        """Count a run that is no longer held."""
+        count = self.for_topic(topic)
+        count.evictions += 1
+        count.runs -= 1
+        count.kept_bytes -= size_bytes
 
     def records(self) -> tuple[TopicMetrics, ...]:
         """Return the metrics of each topic, and of the others if there are any."""
-        records = [count.record(topic) for topic, count in self._topics.items()]
-        if self._others != TopicCount():
-            records.append(self._others.record(""))
-        return tuple(records)
+        counts = list(self._topics.values())
+        if self._others != TopicMetrics():
+            counts.append(self._others)
+        return tuple(replace(count) for count in counts)
 
     def totals(self) -> dict[str, int]:
-        """Return the sums over all topics, by the names of `Metrics`."""
+        """Return the sums of counters over all topics, by the names of `Metrics`."""
         counts = [*self._topics.values(), self._others]
-        return {name: sum(getattr(count, name) for count in counts) for name in _TOTALS}
+        return {
+            name: sum(getattr(count, name) for count in counts) for name in _COUNTERS
+        }

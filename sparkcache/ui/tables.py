@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from html import escape
 from typing import TYPE_CHECKING
 
 from sparkcache.histogram import Histogram
-from sparkcache.metric_names import NAMES
+from sparkcache.metrics import METRICS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from sparkcache.metrics import Metrics, TopicMetrics
+    from sparkcache.metrics import Metrics
 
 _BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
@@ -20,7 +19,7 @@ _BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 def node_row(node: str, metrics: Metrics) -> dict[str, str | float]:
     """Return a node's metrics by name; a histogram has its mean and 99th percentile."""
     row: dict[str, str | float] = {"node": node}
-    for name in NAMES:
+    for name in METRICS:
         value = getattr(metrics, name)
         if isinstance(value, Histogram):
             row[f"{name}_mean"] = float(value.mean)
@@ -28,12 +27,6 @@ def node_row(node: str, metrics: Metrics) -> dict[str, str | float]:
         else:
             row[name] = value
     return row
-
-
-def topic_row(topic: TopicMetrics) -> dict[str, str | float]:
-    """Return a topic's metrics by name."""
-    saved = {"saved_gets": topic.saved_gets, "saved_bytes": topic.saved_bytes}
-    return asdict(topic) | saved
 
 
 def shown(name: str, value: str | float) -> str:

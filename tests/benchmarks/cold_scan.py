@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import boto3
+import psutil
 from botocore.client import Config
 
 from sparkcache import CacheConfig
@@ -149,15 +150,9 @@ def alternate(ways: list[Callable[[], None]]) -> dict[str, dict[str, float]]:
 
 def cpu_s(pid: int) -> float:
     """Return the CPU seconds of a process and of all that descend from it."""
-    process = Path(f"/proc/{pid}")
-    stat = (process / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-    ticks = int(stat[11]) + int(stat[12])
-    children = [
-        int(child)
-        for listed in process.glob("task/*/children")
-        for child in listed.read_text(encoding="ascii").split()
-    ]
-    return ticks / os.sysconf("SC_CLK_TCK") + sum(map(cpu_s, children))
+    process = psutil.Process(pid)
+    spent = [of.cpu_times() for of in (process, *process.children(recursive=True))]
+    return sum(times.user + times.system for times in spent)
 
 
 @contextmanager
@@ -307,7 +302,7 @@ def _parts(options: ScanOptions, config: CacheConfig) -> Iterator[Part]:
                     tuple(filter(None, slices)),
                 )
             )
-        end = max(one.at + one.extent.size_bytes for one in scans[-1].slices)
+        end = max(one.topic_offset + one.extent.size_bytes for one in scans[-1].slices)
         yield from (Part(scan, consumer, end) for scan in scans)
 
 

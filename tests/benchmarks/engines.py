@@ -279,7 +279,7 @@ def serve(listener: Any, answer: Path) -> None:
     server = server_module._Server(loop, listener, config)
     store = server.service._store
     keys = iter(core.keys_of(TOPICS_HELD))
-    while not store._runs.counters.rotated:
+    while not store._runs.counters.evicted_by_ring:
         key = next(keys)
         slot = store.reserve(key, 4 * KIB)
         assert slot is not None
@@ -291,13 +291,14 @@ def serve(listener: Any, answer: Path) -> None:
     def watch() -> None:
         spent.seconds = 0.0
         begin.update(
-            cpu_s=cold_scan.cpu_s(os.getpid()), evicted=store._runs.counters.rotated
+            cpu_s=cold_scan.cpu_s(os.getpid()),
+            evicted=store._runs.counters.evicted_by_ring,
         )
 
     loop.add_signal_handler(signal.SIGUSR1, watch)
     loop.add_signal_handler(signal.SIGTERM, loop.stop)
     loop.run_forever()
-    evicted = store._runs.counters.rotated - begin["evicted"]
+    evicted = store._runs.counters.evicted_by_ring - begin["evicted"]
     spent_s = cold_scan.cpu_s(os.getpid()) - begin["cpu_s"]
     answer.write_text(json.dumps([spent.seconds, spent_s, evicted]))
     server.close()
@@ -337,7 +338,7 @@ def bytes_held() -> dict[str, float]:
         slot, _ = cache.reserve(pick.randrange(MIB // 2, 4 * MIB), 0)
         assert slot is not None
         cache.insert(next(keys), 0, slot=slot, expected_reads=0, now_s=0)
-        if cache.counters.rotated:
+        if cache.counters.evicted_by_ring:
             found.append(cache.held_bytes / cache.kept_bytes)
         if len(found) == 5_000:
             break

@@ -43,6 +43,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psutil
+
 from sparkcache import CacheConfig
 from sparkcache.demand import Consumer, ReaderIdentity
 from sparkcache.fetch import Scan
@@ -344,17 +346,12 @@ def question(
 
 def node_of(executor: Executor) -> int:
     """Find an executor's node; its loaders are younger."""
-    marker = executor.marker.replace(" ", "\0")
-    pids = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
-    return min(pid for pid in pids if marker in command_of(pid))
-
-
-def command_of(pid: int) -> str:
-    """Return a process's command line; nothing if it has ended."""
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
-    except OSError:
-        return ""
+    pids = [
+        process.pid
+        for process in psutil.process_iter(["cmdline"])
+        if executor.marker in " ".join(process.info["cmdline"] or [])
+    ]
+    return min(pids)
 
 
 def small_runs(count: int) -> tuple[Path, CacheConfig]:

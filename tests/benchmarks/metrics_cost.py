@@ -173,14 +173,16 @@ class Silent:
 
     hits = prefetch_hits = waits = misses = served_bytes = 0
 
-    def of(self, *_: object) -> Silent:
+    def for_topic(self, *_: object) -> Silent:
         """Stand for the counts of a topic."""
         return self
+
+    ask = for_topic
 
     def ignore(self, *_: object) -> None:
         """Count nothing."""
 
-    ask = insert = evict = meet = served = evicted = begin = open = move = read = ignore
+    set_group = insert = evict = served = evicted = begin = open = move = read = ignore
 
 
 if __name__ == "__main__":

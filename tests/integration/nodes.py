@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
 
 from sparkcache.config import CacheConfig
@@ -22,6 +23,12 @@ if TYPE_CHECKING:
 ENTRIES = 60
 VALUE_BYTES = 20_000
 RUNS = 32
+ENDED_OR_STOPPED = {
+    psutil.STATUS_STOPPED,
+    psutil.STATUS_TRACING_STOP,
+    psutil.STATUS_ZOMBIE,
+    psutil.STATUS_DEAD,
+}
 CONFIG = CacheConfig(
     run_bytes=64 << 10, loaders=1, request_timeout_s=20, startup_timeout_s=20
 )
@@ -77,10 +84,10 @@ def frozen(pids: list[int]) -> Iterator[None]:
 
     def is_stopped(pid: int) -> bool:
         try:
-            stat = Path(f"/proc/{pid}/stat").read_text()
-        except (FileNotFoundError, ProcessLookupError):
+            status = psutil.Process(pid).status()
+        except psutil.NoSuchProcess:
             return True
-        return stat.rpartition(")")[2].split()[0] in "TZX"
+        return status in ENDED_OR_STOPPED
 
     signal_all(signal.SIGSTOP)
     try:

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psutil
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import functions as sf
@@ -53,14 +54,10 @@ def nodes(spark: SparkSession) -> list[Path]:
 def processes_of(directory: Path) -> list[int]:
     """Return the node that serves a directory, and its loaders, its children."""
     parents = {}
-    for process in Path("/proc").iterdir():
-        try:
-            command = (process / "cmdline").read_bytes().split(b"\0")
-            status = (process / "stat").read_text()
-        except OSError:
-            continue
-        if b"sparkcache.node" in command and os.fsencode(directory.parent) in command:
-            parents[int(process.name)] = int(status.rpartition(")")[2].split()[1])
+    for process in psutil.process_iter(["cmdline", "ppid"]):
+        command = process.info["cmdline"] or []
+        if "sparkcache.node" in command and str(directory.parent) in command:
+            parents[process.pid] = process.info["ppid"]
     return sorted(parents, key=lambda pid: parents[pid] in parents)
 
 
@@ -186,8 +183,10 @@ def test_worker_killed_while_it_reads(tmp_path: Path) -> None:
     objects = synthetic_topic(topic.name, size_bytes, max_block_bytes=16 << 20)
     write_directory(topic.directory, objects)
     program = f"""
-import os, signal, sys
+import os, sys
+from contextlib import suppress
 from pathlib import Path
+import psutil
 from pyspark.sql import SparkSession
 import sparkcache
 from sparkcache.source.driver.node_rpc import node_metrics
@@ -202,17 +201,15 @@ orders = (
 marker = Path({str(tmp_path / "killed")!r})
 
 def kill_readers():
-    for process in Path("/proc").iterdir():
-        try:
-            maps = (process / "maps").read_text()
-            environment = (process / "environ").read_bytes()
-        except OSError:
+    for process in psutil.process_iter(["environ"]):
+        application = (process.info["environ"] or {{}}).get("APPLICATION")
+        if application != str(marker) or process.pid == os.getpid():
             continue
-        is_of_us = b"APPLICATION=" + os.fsencode(marker) in environment
-        is_reader = is_of_us and "memfd:sparkcache" in maps
-        if is_reader and int(process.name) != os.getpid():
-            os.kill(int(process.name), signal.SIGKILL)
-            return True
+        with suppress(psutil.Error):
+            paths = [region.path for region in process.memory_maps()]
+            if any("memfd:sparkcache" in path for path in paths):
+                process.kill()
+                return True
 
 def slow(batches):
     import time

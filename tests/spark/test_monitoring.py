@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from sparkcache.metric_names import HISTOGRAMS, NAMES
+from sparkcache.metric_definition import Kind
+from sparkcache.metrics import METRICS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -66,8 +67,9 @@ def test_metrics_are_scraped_by_their_names_and_shown(
         (app, "driver")
     }
     names = {labels["__name__"] for labels in found}
-    for field, name in NAMES.items():
-        suffix = "_p99" if field in HISTOGRAMS else ""
+    for metric in METRICS.values():
+        name = metric.name
+        suffix = "_p99" if metric.kind is Kind.DISTRIBUTION else ""
         assert f"sparkcache_{name.replace('.', '_')}{suffix}" in names
     panels = json.loads((CONF / "grafana.json").read_text())["panels"]
     shown = {

@@ -9,8 +9,8 @@ import pytest
 
 import sparkcache
 from sparkcache import ConfigError
-from sparkcache.metric_names import HISTOGRAMS
-from sparkcache.metrics import Metrics
+from sparkcache.metric_definition import Kind
+from sparkcache.metrics import METRICS, Metrics
 from sparkcache.source.driver.node_rpc import node_metrics
 from tests.spark.spark_topics import Topic, write
 
@@ -33,7 +33,8 @@ def test_a_row_for_each_node(spark: SparkSession, topic: Topic) -> None:
         (row,) = stats.collect()
     ((directory, metrics),) = counted.items()
     assert row["node"] == directory
-    for name in {spec.name for spec in fields(Metrics)} - HISTOGRAMS:
+    histograms = {n for n, m in METRICS.items() if m.kind is Kind.DISTRIBUTION}
+    for name in {spec.name for spec in fields(Metrics)} - histograms:
         assert row[name] == getattr(metrics, name), name
     assert row["hit_ratio"] == metrics.hit_ratio
     assert row["load_s_mean"] == metrics.load_s.mean

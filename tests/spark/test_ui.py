@@ -14,8 +14,8 @@ import pytest
 from py4j.protocol import Py4JError
 
 import sparkcache
-from sparkcache.metric_names import GAUGES, HISTOGRAMS, NAMES
-from sparkcache.metrics import Metrics
+from sparkcache.metric_definition import Kind
+from sparkcache.metrics import METRICS, Metrics
 from sparkcache.node.status import published
 from sparkcache.source.driver.node_rpc import node_metrics
 from sparkcache.testing.s3_server import S3Server
@@ -261,8 +261,7 @@ def test_metrics_are_in_sparks_own_metrics_system(
         if ".SparkCachePlugin." in key
     }
     assert found["executors"] == 1
-    for field in NAMES.keys() - GAUGES - HISTOGRAMS:
-        name = NAMES[field]
+    for name in (m.name for m in METRICS.values() if m.kind is Kind.COUNTER):
         counted_by_all = sum(executor["metrics"][name] for executor in report)
         assert found[f"executor.driver.{name}"] == counted_by_all, name
         assert found[f"total.{name}"] == counted_by_all, name

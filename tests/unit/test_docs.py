@@ -19,7 +19,8 @@ import sparkcache
 from sparkcache import connector as connectors
 from sparkcache.config import CacheConfig, node_option_names, scan_option_names
 from sparkcache.connector import Connector, find
-from sparkcache.metric_names import GAUGES, HISTOGRAMS, NAMES
+from sparkcache.metric_definition import Kind
+from sparkcache.metrics import METRICS
 from sparkcache.source import options as scan_options
 from sparkcache.source.options import ScanOptions
 from sparkcache_delta import DeltaConnector
@@ -34,6 +35,9 @@ DOCS = ROOT / "docs"
 REPOSITORY = re.compile(
     r"https://github\.com/sparkcache/sparkcache/(?:blob|tree)/main/"
 )
+NAMES = {field: metric.name for field, metric in METRICS.items()}
+GAUGES = {f for f, metric in METRICS.items() if metric.kind is Kind.GAUGE}
+HISTOGRAMS = {f for f, metric in METRICS.items() if metric.kind is Kind.DISTRIBUTION}
 STREAM_OPTIONS = {"maxRowsPerTrigger", "maxBytesPerTrigger", "pollInterval"}
 
 
@@ -375,7 +379,7 @@ sys.path.insert(0, "tools")
 import docs_tables as it
 pages = {str(p.relative_to(it.ROOT)): it.renewed(p.read_text("utf-8"))
          for p in it.DOCS.rglob("*.md")}
-print(json.dumps({"pages": pages, "picture": it.picture()}))
+print(json.dumps({"pages": pages, "picture": it.picture(), "java": it.java()}))
 """
 
 
@@ -389,6 +393,7 @@ def test_generated_tables_are_as_the_code_makes_them(tables: dict[str, Any]) -> 
     for page, text in tables["pages"].items():
         assert PAGES[page] == text, f"{page}: run python tools/docs_tables.py"
     assert read("docs/policies.svg") == tables["picture"]
+    assert read("sparkcache/ui/java/MetricNames.java") == tables["java"]
 
 
 def test_every_setting_is_in_the_table() -> None:

@@ -14,7 +14,7 @@ numbers = st.lists(st.integers(0, 2000))
 def seen(values: list[int]) -> Histogram:
     counted = Values(COUNTS)
     for value in values:
-        counted.see(value)
+        counted.add(value)
     return counted.histogram()
 
 

@@ -89,7 +89,7 @@ class SurroundingRuns:
 
     def _read(self, run_slice: RunSlice) -> Iterator[tuple[RunKey, DecodedRun]]:
         """Yield the runs of a slice; hold no references to them, unlike zip()."""
-        end = run_slice.at + run_slice.extent.size_bytes
+        end = run_slice.topic_offset + run_slice.extent.size_bytes
         runs = read_scan(
             replace(self.scan, slices=(run_slice,)),
             reader=ReaderIdentity(

@@ -15,21 +15,15 @@ from pyspark.errors import PySparkException
 from sparkcache import ui
 from sparkcache.errors import ConfigError
 from sparkcache.source.driver.node_rpc import node_statuses
+from sparkcache.ui.plotted import PLOTTED
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-_PLOTTED = (
-    "cache.gets",
-    "cache.gets.hit",
-    "cache.held.bytes",
-    "storage.gets.saved",
-    "storage.saved.bytes",
-)
 _VIEWED_WITHIN_S = 10.0
-_MOST_POINTS = 400
+_MAX_POINTS = 400
 
 _log = logging.getLogger(__name__)
 
@@ -79,12 +73,12 @@ class AttachedTab:
         ]
         sums = [
             float(sum(status["metrics"][name] for status in statuses))
-            for name in _PLOTTED
+            for name in PLOTTED
         ]
         self._points.append([time.time() * 1000, *sums])
-        if len(self._points) > _MOST_POINTS:
+        if len(self._points) > _MAX_POINTS:
             del self._points[1:-1:2]
-        report = {"executors": statuses, "plotted": _PLOTTED, "points": self._points}
+        report = {"executors": statuses, "plotted": PLOTTED, "points": self._points}
         self._tab.update(json.dumps(report))
 
     def close(self) -> None:

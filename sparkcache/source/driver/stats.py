@@ -16,7 +16,7 @@ from pyspark.sql.types import (
 from sparkcache.errors import ConfigError
 from sparkcache.metrics import Metrics, TopicMetrics, by_group, by_topic
 from sparkcache.source.driver.node_rpc import node_metrics, topic_metrics
-from sparkcache.ui.tables import as_html, node_row, topic_row
+from sparkcache.ui.tables import as_html, node_row
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -40,7 +40,7 @@ _TYPES: dict[type, DataType] = {
 def stats(spark: SparkSession, by: str = "node") -> DataFrame:
     """Return the metrics so far, one row for each node, topic or group of topics.
 
-    The columns are those of README's table of metrics; a distribution has its mean and
+    The columns are those of the table of metrics; a distribution has its mean and
     its 99th percentile. Notebooks show the most important columns.
 
     Args:
@@ -57,8 +57,8 @@ def stats(spark: SparkSession, by: str = "node") -> DataFrame:
     else:
         merge: Callable[[Sequence[TopicMetrics]], list[TopicMetrics]]
         merge = by_topic if by == "topic" else by_group
-        rows = [topic_row(topic) for topic in merge(topic_metrics(spark))]
-        template = topic_row(TopicMetrics())
+        rows = [topic.by_name() for topic in merge(topic_metrics(spark))]
+        template = TopicMetrics().by_name()
     schema = [
         StructField(name, _TYPES[type(value)]) for name, value in template.items()
     ]

@@ -24,9 +24,9 @@ class RowSamples:
     It does not report a loss; the reader of the entry does.
     """
 
-    def __init__(self, storage: Storage, most: int = 10_000) -> None:
+    def __init__(self, storage: Storage, max_extents: int = 10_000) -> None:
         self._storage = storage
-        self._known: LRUCache[tuple[Ledger, Extent], float] = LRUCache(most)
+        self._known: LRUCache[tuple[Ledger, Extent], float] = LRUCache(max_extents)
 
     def __repr__(self) -> str:
         return f"RowSamples({len(self._known)} extents)"

@@ -23,9 +23,6 @@ final class Reports {
   private static final ObjectMapper JSON = new ObjectMapper();
   private static final int MAX_POINTS = 400;
   private static final int MAX_GONE = 50;
-  private static final String[] PLOTTED = {
-    "cache.gets", "cache.gets.hit", "cache.held.bytes", "storage.gets.saved", "storage.saved.bytes"
-  };
 
   private static final class Report {
     String executor;
@@ -126,7 +123,7 @@ final class Reports {
       executor.setAll((ObjectNode) report.status);
     }
     ArrayNode names = root.putArray("plotted");
-    for (String name : PLOTTED) {
+    for (String name : MetricNames.PLOTTED) {
       names.add(name);
     }
     ArrayNode series = root.putArray("points");
@@ -140,8 +137,8 @@ final class Reports {
   }
 
   private static double value(Report report, String name) {
-    boolean isHeld = name.matches("cache\\.(size|held|pinned|limit|loads\\.active)(\\.bytes)?");
-    return report.isGone && isHeld ? 0 : report.status.path("metrics").path(name).asDouble();
+    boolean isLost = report.isGone && MetricNames.HELD.contains(name);
+    return isLost ? 0 : report.status.path("metrics").path(name).asDouble();
   }
 
   /** Merges the oldest reports of nodes that are gone into one, if there are too many. */
@@ -180,10 +177,10 @@ final class Reports {
 
   /** Adds a point to the plots; drops every second point if there are too many. */
   private void plot(long timeMs) {
-    double[] point = new double[PLOTTED.length + 1];
+    double[] point = new double[MetricNames.PLOTTED.length + 1];
     point[0] = timeMs;
-    for (int i = 0; i < PLOTTED.length; i++) {
-      point[i + 1] = total(PLOTTED[i]);
+    for (int i = 0; i < MetricNames.PLOTTED.length; i++) {
+      point[i + 1] = total(MetricNames.PLOTTED[i]);
     }
     int last = points.size() - 1;
     if (last > 0 && timeMs - points.get(last - 1)[0] < intervalMs) {

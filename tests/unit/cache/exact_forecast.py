@@ -33,7 +33,7 @@ class ExactForecast:
         at = self.tick - self.readers[topic][index]
         return at + ((topic, index, at) in self.taken)
 
-    def cuts(self, topic: str) -> list[float]:
+    def breakpoints(self, topic: str) -> list[float]:
         places = [self.at(topic, index) for index in range(len(self.readers[topic]))]
         return sorted({float(place) for place in places if 0 < place < self.runs})
 

@@ -56,8 +56,8 @@ def test_dual_ttl(steps: Steps, at_s: float, held: bool) -> None:
     assert (cache.get(key(0), at_s) is not None) == held
     assert keys(cache.expire(at_s)) == [key(0)] * (not held)
     assert (len(cache), cache.held_bytes) == ((1, 1) if held else (0, 0))
-    assert cache.counters.expired == (not held)
-    assert cache.counters.evicted == 0
+    assert cache.counters.evicted_by_ttl == (not held)
+    assert cache.counters.evicted_by_size == 0
     cache.check()
 
 
@@ -102,7 +102,7 @@ def test_an_expired_run_takes_room_until_a_pass_but_is_not_found() -> None:
     assert (len(cache), cache.kept_bytes) == (1, 7)
     assert len(cache.expire(180)) == 1
     assert (len(cache), cache.kept_bytes) == (0, 0)
-    assert cache.counters.expired == 1
+    assert cache.counters.evicted_by_ttl == 1
 
 
 def test_inserting_an_expired_run_revives_it() -> None:
@@ -247,7 +247,7 @@ def test_nothing_lives_longer_than_its_cap(
     assert cache.get(key(0), end_s) is None
     assert cache.mark_read(key(0), end_s) is None
     assert keys(cache.expire(end_s)) == [key(0)]
-    assert cache.counters.removed_expected == (expected_reads > 0)
+    assert cache.counters.evicted_unread == (expected_reads > 0)
     cache.check()
 
 
@@ -290,7 +290,7 @@ def test_a_reader_that_maps_an_expired_run_keeps_its_bytes() -> None:
 def test_short_passes_together_do_what_a_long_one_does() -> None:
     cache = cache_of(*[3] * 10, ttl=ROCKETMQ)
     passes = []
-    while cache.is_behind(180):
+    while cache.has_overdue(180):
         passes.append(keys(cache.expire(180, most_runs=4)))
     assert passes == [[key(n) for n in range(at, min(at + 4, 10))] for at in (0, 4, 8)]
     assert cache.held_bytes == 0
@@ -310,7 +310,7 @@ def test_a_pass_removes_a_limited_number_of_bytes(
 ) -> None:
     cache = cache_of(*[30] * 5, ttl=ROCKETMQ)
     assert len(cache.expire(180, most_bytes=most_bytes)) == removed
-    assert cache.is_behind(180) == (removed < 5)
+    assert cache.has_overdue(180) == (removed < 5)
 
 
 def test_a_short_pass_counts_what_it_spares_as_well() -> None:
@@ -318,8 +318,8 @@ def test_a_short_pass_counts_what_it_spares_as_well() -> None:
     for index in range(4):
         put(cache, key(index), expected_reads=1)
     assert cache.expire(1, most_runs=3) == []
-    assert cache.counters.requeued_expired == 3
-    assert cache.is_behind(1)
+    assert cache.counters.requeued_by_ttl == 3
+    assert cache.has_overdue(1)
     assert cache.next_deadline_s() == 1
 
 
@@ -355,5 +355,5 @@ def test_a_run_goes_before_its_turn_only_if_it_is_overdue() -> None:
     run = cache.expire_run(key(1), 180)
     assert run is not None
     assert run.key == key(1)
-    assert cache.counters.expired == 1
+    assert cache.counters.evicted_by_ttl == 1
     assert [key(0), key(2)] == keys(cache.runs())

@@ -18,7 +18,7 @@ ENDLESS = replace(PULSAR, create_s=1e9, expected_s=1e9)
 
 @dataclass
 class GivenForecast:
-    """When each run is read next, as the test says; with cuts between all of them."""
+    """When each run is read next, as the test says; with breakpoints between all."""
 
     ticks: dict[RunKey, float]
     borders: dict[str, list[float]] = field(default_factory=dict)
@@ -27,7 +27,7 @@ class GivenForecast:
     def offset_of(self, key: RunKey) -> float:
         return float(key.run.first)
 
-    def cuts(self, topic: str) -> list[float]:
+    def breakpoints(self, topic: str) -> list[float]:
         places = [key.run.first for key in self.ticks if key.ledger.topic == topic]
         return self.borders.get(topic, [float(first) for first in sorted(places)])
 
@@ -117,7 +117,7 @@ def test_runs_without_expected_reads_are_not_evicted_in_vain() -> None:
     cache.pin(mapped)
     assert cache.reserve(10, 0, B[3]) == (None, [])
     assert set(cache.runs()) == set(before)
-    assert cache.counters.evicted == 0
+    assert cache.counters.evicted_by_size == 0
     cache.check()
     cache.unpin(mapped)
     fits, evicted = cache.reserve(4, 0, B[3])
@@ -182,11 +182,11 @@ def test_topics_whose_readers_stand_still_are_looked_at_in_turns() -> None:
         forecast.ticks[key(0, topic=name)] = 20.0
     found = []
     for _ in range(5):
-        seen = cache.counters.looked_at
+        seen = cache.counters.examined
         fits, evicted = cache.reserve(1, 0, C)
         assert fits
         found += keys(evicted)
-        assert cache.counters.looked_at - seen <= 2
+        assert cache.counters.examined - seen <= 2
     assert len(found) == 5
 
 
@@ -248,7 +248,7 @@ def test_what_becomes_mapped_or_unmapped_is_known_to_the_next_decision() -> None
     assert keys(cache.reserve(1, 0, C)[1]) == [A[0]]
 
 
-def looked_at(held: int) -> list[int]:
+def examined(held: int) -> list[int]:
     """The work of each of some decisions in a cache that holds this number of runs.
 
     Readers stand before runs 60, 100, 140 and 190; the cache holds all from 200 on.
@@ -261,21 +261,21 @@ def looked_at(held: int) -> list[int]:
         cache.insert(key(index), None, slot=Slot(1), expected_reads=4, now_s=0)
     work = []
     for index in range(10):
-        before = cache.counters.looked_at
+        before = cache.counters.examined
         fits, [evicted] = cache.reserve(1, 0, key(150 + index))
         assert fits
         assert evicted.key == key(held + 199 - index)
-        work.append(cache.counters.looked_at - before)
+        work.append(cache.counters.examined - before)
         cache.insert(key(150 + index), None, slot=Slot(1), expected_reads=4, now_s=0)
-    before = cache.counters.looked_at
+    before = cache.counters.examined
     assert cache.reserve(1, 0, key(held + 199)) == (None, [])
-    return [*work, cache.counters.looked_at - before]
+    return [*work, cache.counters.examined - before]
 
 
 def test_a_decision_costs_the_same_however_much_is_held() -> None:
-    work = looked_at(100)
-    assert looked_at(10_000) == looked_at(100_000) == work
-    assert max(work) <= 3 * (4 + 1)  # topics looked at, and a run for each cut
+    work = examined(100)
+    assert examined(10_000) == examined(100_000) == work
+    assert max(work) <= 3 * (4 + 1)  # topics, and a run for each breakpoint
 
 
 def misses(cache: RunCache[None], exact: ExactForecast, takes: list[RunKey]) -> int:

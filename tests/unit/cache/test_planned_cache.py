@@ -72,7 +72,7 @@ def test_a_run_goes_with_its_last_planned_read() -> None:
     assert read(cache, first, "a", 0, 3) == [0, 1, 2]
     assert read(cache, second, "a", 0, 2) == []
     assert held(cache) == {key(2)}
-    assert cache.runs.counters.removed_by_last_read == 2
+    assert cache.runs.counters.evicted_by_last_read == 2
 
 
 def test_what_is_taken_and_not_finished_with_stays_expected() -> None:
@@ -94,7 +94,7 @@ def test_the_end_of_a_plan_lets_go_of_what_nobody_else_waits_for() -> None:
     for topic in "ab":
         load(cache, key(0, topic=topic))
     assert [run.key for run in cache.end(["both"], 0.0)] == [key(0, topic="a")]
-    assert cache.runs.counters.removed_by_plan_end == 1
+    assert cache.runs.counters.evicted_by_plan_end == 1
     assert held(cache) == {key(0, topic="b")}
 
 
@@ -118,7 +118,7 @@ def test_what_is_overdue_does_not_come_back_with_other_settings() -> None:
     cache.finish(partition_read, 0, key(0), 10.0)
     removed = cache.runs.configure(replace(short, max_requeues=3), 10.0)
     assert [run.key for run in removed] == [key(0)]
-    assert cache.runs.counters.expired == 1
+    assert cache.runs.counters.evicted_by_ttl == 1
     cache.check(10.0)
 
 

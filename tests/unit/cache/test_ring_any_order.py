@@ -160,17 +160,12 @@ class RingMachine(RuleBasedStateMachine):
         if is_gone:
             self.memory.own.pop(run.value, None)
 
-    @rule(
-        what=st.sampled_from(("run", "run", "ledger", "topic", "all")), where=run_keys
-    )
+    @rule(what=st.sampled_from(("run", "run", "topic", "topic", "all")), where=run_keys)
     def remove(self, what: str, where: RunKey) -> None:
         match what:
             case "run":
                 removed = [run for run in [self.cache.remove(where)] if run]
                 left = [key for key in self.held if key != where]
-            case "ledger":
-                removed = self.cache.invalidate_ledger(where.ledger)
-                left = [key for key in self.held if key.ledger != where.ledger]
             case "topic":
                 topic = where.ledger.topic
                 removed = self.cache.invalidate_topic(topic)

@@ -140,10 +140,10 @@ def test_d7_a_turn_evicts_a_small_part(max_bytes: int) -> None:
     cache: RingCache[str] = RingCache(replace(TEN, max_bytes=max_bytes, ring=segments))
     size_bytes = segments.segment_bytes // 640 * 64
     index = 0
-    while not cache.counters.rotated:
+    while not cache.counters.evicted_by_ring:
         put(cache, key(index), size_bytes)
         index += 1
-    assert cache.counters.rotated / index <= 1 / 16
+    assert cache.counters.evicted_by_ring / index <= 1 / 16
     assert cache.kept_bytes / max_bytes >= 0.9
 
 
@@ -297,7 +297,7 @@ def test_a_segment_that_has_lost_all_its_runs_is_next() -> None:
         cache.remove(key(index))
     assert cache.has_spare(KIB)
     put(cache, key(10), KIB)
-    assert cache.counters.rotated == 0
+    assert cache.counters.evicted_by_ring == 0
     assert numbers(cache) == [0, 1, 2, 3, 4, 5, 8, 9, 10]
     cache.check()
 

@@ -168,7 +168,7 @@ def test_what_a_lowered_limit_cannot_free_goes_at_the_first_pass_that_can() -> N
     assert cache.expire(1) == []
     cache.unpin(run)
     assert cache.expire(2) == [run]
-    assert cache.counters.evicted == 1
+    assert cache.counters.evicted_by_size == 1
 
 
 def test_a_limit_of_zero_passes_everything_through() -> None:

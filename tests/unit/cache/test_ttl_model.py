@@ -79,7 +79,7 @@ def test_any_sequence_of_steps(seed: int) -> None:
                 cache.next_deadline_s()
         alive = [model.has(where, now_s) for where in KEYS]
         assert [cache.peek(where, now_s) is not None for where in KEYS] == alive
-        if not cache.is_behind(now_s):
+        if not cache.has_overdue(now_s):
             assert len(cache) == sum(alive)
         if step % 100 == 0:
             cache.check()

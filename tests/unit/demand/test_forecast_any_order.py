@@ -128,10 +128,12 @@ class ForecastMachine(RuleBasedStateMachine):
             )
 
     @invariant()
-    def between_two_cuts_what_is_farther_is_read_later(self) -> None:
-        cuts = self.forecast.cuts(TOPIC)
-        assert cuts == sorted(cuts)
-        for begin, end in zip([0.0, *cuts], [*cuts, RUNS * 10.0], strict=True):
+    def between_two_breakpoints_what_is_farther_is_read_later(self) -> None:
+        breakpoints = self.forecast.breakpoints(TOPIC)
+        assert breakpoints == sorted(breakpoints)
+        for begin, end in zip(
+            [0.0, *breakpoints], [*breakpoints, RUNS * 10.0], strict=True
+        ):
             if end - begin < 1:
                 continue
             places = (begin, (begin + end) / 2, end - 0.5)

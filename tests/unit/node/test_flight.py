@@ -65,7 +65,7 @@ def test_lay_out(
 
 
 def test_offsets_of_the_extents_used_last_are_known() -> None:
-    offsets = Offsets(most=5)
+    offsets = Offsets(max_offsets=5)
     extent = run_slice(0, 0, 1).extent
     for number in range(3):
         for entry in (0, 1, 1):

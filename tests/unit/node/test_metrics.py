@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from sparkcache.metric_names import GAUGES, HISTOGRAMS, NAMES, unit
-from sparkcache.metrics import Metrics
+from sparkcache.metric_definition import Kind
+from sparkcache.metrics import METRICS, Metrics
 from sparkcache.node.messages import Ended
 from tests.unit.node.node_world import CONFIG, RUNS, SIZE, STORED, World, plan
 
@@ -187,13 +187,23 @@ def test_what_a_load_cost_is_counted() -> None:
 
 
 def test_every_metric_has_a_name_of_its_own() -> None:
-    derived = {"hit_ratio", "saved_gets", "saved_bytes", "prefetched_unread"}
-    assert {spec.name for spec in fields(Metrics)} | derived == NAMES.keys()
-    assert len(set(NAMES.values())) == len(NAMES)
-    assert NAMES.keys() > GAUGES | HISTOGRAMS
+    members = vars(Metrics).items()
+    properties = {name for name, it in members if isinstance(it, property)}
+    derived = properties - {"evictions"}  # it is published by reason
+    assert {"hit_ratio", "saved_gets", "saved_bytes", "prefetched_unread"} <= derived
+    assert {spec.name for spec in fields(Metrics)} | derived == METRICS.keys()
+    assert len({metric.name for metric in METRICS.values()}) == len(METRICS)
     of_histograms = {s.name for s in fields(Metrics) if s.type == "Histogram"}
-    assert of_histograms == HISTOGRAMS
-    assert [unit(name) for name in ("runs", "held_bytes", "load_s")] == ["1", "By", "s"]
+    distributions = {n for n, m in METRICS.items() if m.kind is Kind.DISTRIBUTION}
+    assert of_histograms == distributions
+    units = [METRICS[name].unit for name in ("runs", "held_bytes", "load_s")]
+    assert units == ["1", "By", "s"]
+
+
+def test_what_a_node_holds_ends_with_it() -> None:
+    held = {name for name, metric in METRICS.items() if metric.is_held}
+    assert {"runs", "held_bytes", "in_flight", "prefetched_unread"} < held
+    assert not held & {"requests", "peak_bytes", "hit_ratio", "saved_gets", "load_s"}
 
 
 def test_metrics_add_up() -> None:

@@ -6,12 +6,13 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from sparkcache.metric_names import NAMES
-from sparkcache.metrics import Metrics, TopicMetrics
+from sparkcache.metrics import METRICS, Metrics, TopicMetrics
 from sparkcache.node import status
 from sparkcache.node.messages import GetStatus, StatusReply
 from sparkcache.node.plan_progress import PlanProgress
 from tests.unit.node.node_world import CONFIG, STORED, TOPIC, FakePeer, World, plan
+
+NAMES = {field: metric.name for field, metric in METRICS.items()}
 
 
 def status_of(world: World) -> dict[str, Any]:
@@ -51,12 +52,12 @@ def test_every_metric_is_published() -> None:
 def test_the_most_served_of_many_topics_are_reported_one_by_one() -> None:
     topics = [
         TopicMetrics(topic=f"t{number}", group="g", served_bytes=number, runs=1)
-        for number in range(status.MOST_TOPICS + 5)
+        for number in range(status.MAX_TOPICS + 5)
     ]
     topics.append(TopicMetrics(served_bytes=1 << 40, runs=10))
     *one_by_one, others = status.most_served(topics)
-    assert len(one_by_one) == status.MOST_TOPICS
-    assert one_by_one[0].served_bytes == status.MOST_TOPICS + 4
+    assert len(one_by_one) == status.MAX_TOPICS
+    assert one_by_one[0].served_bytes == status.MAX_TOPICS + 4
     assert (others.topic, others.group, others.runs) == ("", "", 5 + 10)
     assert others.served_bytes == sum(range(5)) + (1 << 40)
     assert len(status.most_served(topics[:3])) == 3

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from sparkcache.metrics import TopicMetrics, by_group, by_topic
+from dataclasses import fields
+
+from sparkcache.metrics import METRICS, TopicMetrics, by_group, by_topic
 from sparkcache.node.topic_counts import TopicCounts
 
 
+def test_what_topics_count_are_metrics_of_the_node() -> None:
+    names = {spec.name for spec in fields(TopicMetrics)}
+    assert names - METRICS.keys() == {"topic", "group", "evictions"}
+
+
 def test_topics_beyond_the_most_are_counted_together() -> None:
-    counts = TopicCounts(most=2)
+    counts = TopicCounts(max_topics=2)
     for number in range(5):
         counts.set_group(f"topic-{number}", "shop/eu")
-        counts.for_topic(f"topic-{number}").insert(10 + number)
-    counts.for_topic("topic-3").evict(13)
+        counts.insert(f"topic-{number}", 10 + number)
+    counts.evict("topic-3", 13)
     first, second, others = counts.records()
     assert (first.topic, first.kept_bytes) == ("topic-0", 10)
     assert (second.topic, second.group) == ("topic-1", "shop/eu")
@@ -23,7 +30,7 @@ def test_topics_beyond_the_most_are_counted_together() -> None:
 
 
 def test_there_are_no_others_as_long_as_there_is_room() -> None:
-    counts = TopicCounts(most=1)
+    counts = TopicCounts(max_topics=1)
     counts.for_topic("topic").hits += 1
     assert counts.records() == (TopicMetrics(topic="topic", hits=1),)
 

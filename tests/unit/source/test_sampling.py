@@ -25,7 +25,7 @@ def test_extents_are_looked_into_once_until_many_others_were(world: World) -> No
         for ledger_map in snapshot.ledgers
         for extent in ledger_map.extents
     ]
-    samples = RowSamples(storage, most=2)
+    samples = RowSamples(storage, max_extents=2)
 
     def gets(*asked: object) -> int:
         before = traffic.so_far()

@@ -6,7 +6,7 @@ import pytest
 
 from sparkcache.histogram import TIMES_S, Values
 from sparkcache.metrics import Metrics, TopicMetrics
-from sparkcache.ui.tables import as_html, as_text, node_row, shown, topic_row
+from sparkcache.ui.tables import as_html, as_text, node_row, shown
 
 
 @pytest.mark.parametrize(
@@ -31,11 +31,11 @@ def test_values_are_shown_with_their_unit(
 
 def test_a_row_has_every_metric() -> None:
     load_s = Values(TIMES_S)
-    load_s.see(0.3)
+    load_s.add(0.3)
     row = node_row("n", Metrics(requests=4, hits=1, load_s=load_s.histogram()))
     assert (row["node"], row["requests"], row["hit_ratio"]) == ("n", 4, 0.25)
     assert (row["load_s_mean"], row["load_s_p99"]) == (0.3, 0.5)
-    assert topic_row(TopicMetrics(topic="t", reads=5, gets=2))["saved_gets"] == 3
+    assert TopicMetrics(topic="t", reads=5, gets=2).by_name()["saved_gets"] == 3
 
 
 def test_text_is_aligned() -> None:
