@@ -46,17 +46,15 @@ FILES = [
 ]
 
 
+def types(file: DataFile) -> dict[str, list[type]]:
+    return {name: list(map(type, known)) for name, known in file.bounds.items()}
+
+
 @pytest.mark.parametrize("files", [[], FILES[:1], FILES[1:2], FILES], ids=len)
 def test_files_come_back(files: list[DataFile]) -> None:
     found = parse(serialize(files))
     assert found == files
-    assert [
-        [type(value) for known in file.bounds.values() for value in known]
-        for file in found
-    ] == [
-        [type(value) for known in file.bounds.values() for value in known]
-        for file in files
-    ]
+    assert list(map(types, found)) == list(map(types, files))
 
 
 @pytest.mark.parametrize("encode", [b64encode, b85encode])
