@@ -31,7 +31,7 @@ _STREAMS = (
     "unit/source/test_sampling.py",
     "unit/source/test_stream_reader.py",
     "unit/source/test_stream_restarts.py",
-    "unit/source/test_topic_map.py",
+    "unit/source/test_extent_index.py",
     "examples/test_pipeline.py",
     "examples/test_streaming.py",
 )
