@@ -32,6 +32,7 @@ NO_OFFSET = -1
 
 _READ_BYTES = 1 << 20
 _MOST_ROWS = 64 << 10
+_SMALLER = 16
 
 
 def split(
@@ -69,10 +70,10 @@ class _Rows:
 
     def __init__(self, image: Bytes, ledger: Ledger, extent: Extent) -> None:
         file_schema = FileSchema.parse(ledger.decoding)
-        file = pq.ParquetFile(
+        self._file = pq.ParquetFile(
             pa.BufferReader(pa.py_buffer(image)), coerce_int96_timestamp_unit="us"
         )
-        stored = file.schema_arrow
+        stored = self._file.schema_arrow
         indexes = [
             find_field(field, stored, by_id=file_schema.by_id)
             for field in file_schema.columns
@@ -80,11 +81,9 @@ class _Rows:
         ]
         kept = [stored.field(index) for index in indexes if index is not None]
         self.schema = pa.schema(kept)
-        groups = _row_groups(file.metadata, extent)
-        self._batches: Iterator[pa.RecordBatch] = file.iter_batches(
-            _MOST_ROWS, groups, self.schema.names, use_threads=False
-        )
-        self._rest = None
+        self._groups = _row_groups(self._file.metadata, extent)
+        self._batches = self._read()
+        self._rest: pa.RecordBatch | None = None
 
     def take(self, rows: int) -> list[pa.RecordBatch]:
         """Return the next `rows` rows. Raises pa.ArrowException, OSError."""
@@ -95,6 +94,53 @@ class _Rows:
             self._rest = batch.slice(rows) if rows < batch.num_rows else None
             rows -= taken[-1].num_rows
         return taken
+
+    def _read(self) -> Iterator[pa.RecordBatch]:
+        """Yield all rows, in steps that Arrow can read."""
+        done = 0
+        try:
+            for batch in self._in_steps(_MOST_ROWS, self._groups):
+                yield batch
+                done += batch.num_rows
+        except pa.ArrowNotImplementedError:
+            yield from self._read_by_group(done)
+
+    def _read_by_group(self, done: int) -> Iterator[pa.RecordBatch]:
+        """Yield the rows after `done` rows, each row group by itself.
+
+        Arrow cannot read a step of nested rows if their texts or bytes exceed 2 GiB, or
+        if it meets a dictionary of another row group on the way.
+        """
+        for group in self._groups:
+            rows = self._file.metadata.row_group(group).num_rows
+            step = _MOST_ROWS
+            while done < rows:
+                try:
+                    for batch in _after(done, self._in_steps(step, [group])):
+                        yield batch
+                        done += batch.num_rows
+                except pa.ArrowNotImplementedError:
+                    if step == 1:
+                        raise
+                    step //= _SMALLER
+                else:
+                    break
+            done = max(0, done - rows)
+
+    def _in_steps(self, rows: int, groups: Sequence[int]) -> Iterator[pa.RecordBatch]:
+        names = self.schema.names
+        batches: Iterator[pa.RecordBatch] = self._file.iter_batches(
+            rows, groups, names, use_threads=False
+        )
+        return batches
+
+
+def _after(rows: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield what follows a number of rows."""
+    for batch in batches:
+        if rows < batch.num_rows:
+            yield batch.slice(rows)
+        rows = max(0, rows - batch.num_rows)
 
 
 def _row_groups(metadata: pq.FileMetaData, extent: Extent) -> list[int]:
