@@ -17,7 +17,9 @@ import pyarrow.parquet as pq
 
 from sparkcache.connector import RawRun
 from sparkcache.model import Loss
+from sparkcache_delta import int96
 from sparkcache_delta.file_schema import FileSchema
+from sparkcache_delta.footer_types import with_fixed_bytes
 from sparkcache_delta.schema_projection import find_field
 
 if TYPE_CHECKING:
@@ -33,6 +35,9 @@ NO_OFFSET = -1
 _READ_BYTES = 1 << 20
 _MOST_ROWS = 64 << 10
 _SMALLER = 16
+_SLACK_BYTES = 64 << 10  # 2 for each column of INT96
+_TAIL_BYTES = 8
+_MAGIC = b"PAR1"
 
 
 def split(
@@ -54,8 +59,8 @@ def split(
 
 
 def _image(size_bytes: int, extent: Extent, stream: ByteStream) -> Bytes:
-    """Read an extent into an image of its file."""
-    image = np.zeros(size_bytes, np.uint8)
+    """Read an extent into an image of its file, with room for a longer footer."""
+    image = np.zeros(size_bytes + _SLACK_BYTES, np.uint8)
     for offset, length in extent.ranges or ((extent.offset, extent.size_bytes),):
         position, end = offset, offset + length
         while position < end:
@@ -70,9 +75,8 @@ class _Rows:
 
     def __init__(self, image: Bytes, ledger: Ledger, extent: Extent) -> None:
         file_schema = FileSchema.parse(ledger.decoding)
-        self._file = pq.ParquetFile(
-            pa.BufferReader(pa.py_buffer(image)), coerce_int96_timestamp_unit="us"
-        )
+        size_bytes = ledger.object.size_bytes
+        self._file = _opened(image, size_bytes)
         stored = self._file.schema_arrow
         indexes = [
             find_field(field, stored, by_id=file_schema.by_id)
@@ -81,6 +85,10 @@ class _Rows:
         ]
         kept = [stored.field(index) for index in indexes if index is not None]
         self.schema = pa.schema(kept)
+        leaves = int96.leaves(self._file.metadata, self.schema.names)
+        self._int96 = frozenset(leaves.values())
+        if leaves:
+            self._file = _with_bytes(image, self._file.metadata, size_bytes, leaves)
         self._groups = _row_groups(self._file.metadata, extent)
         self._batches = self._read()
         self._rest: pa.RecordBatch | None = None
@@ -132,7 +140,35 @@ class _Rows:
         batches: Iterator[pa.RecordBatch] = self._file.iter_batches(
             rows, groups, names, use_threads=False
         )
-        return batches
+        return map(self._with_times, batches) if self._int96 else batches
+
+    def _with_times(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        columns = [
+            int96.times(batch.column(name))
+            if name in self._int96
+            else batch.column(name)
+            for name in self.schema.names
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+def _with_bytes(
+    image: Bytes, metadata: pq.FileMetaData, size_bytes: int, leaves: Iterable[int]
+) -> pq.ParquetFile:
+    """Open an image of a file whose columns of INT96 are to be read as bytes."""
+    end = size_bytes - _TAIL_BYTES
+    begin = end - metadata.serialized_size
+    footer = with_fixed_bytes(
+        image[begin:end].tobytes(), tuple(leaves), length=int96.BYTES
+    )
+    tail = footer + len(footer).to_bytes(4, "little") + _MAGIC
+    image[begin : begin + len(tail)] = np.frombuffer(tail, np.uint8)
+    return _opened(image, begin + len(tail))
+
+
+def _opened(image: Bytes, size_bytes: int) -> pq.ParquetFile:
+    data = pa.py_buffer(image[:size_bytes])
+    return pq.ParquetFile(pa.BufferReader(data), coerce_int96_timestamp_unit="us")
 
 
 def _after(rows: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

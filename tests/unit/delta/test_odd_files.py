@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -9,7 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from sparkcache.errors import SourceError
-from sparkcache_delta import splitting
+from sparkcache.fetch.load import Load, begin, fetch
+from sparkcache_delta import DeltaConnector, splitting
+from sparkcache_delta.footer_types import with_fixed_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -95,3 +98,117 @@ def test_maps_whose_keys_may_be_null(lake: Lake, path: Path) -> None:
     path.write_bytes(data.replace(required, optional))
     with pytest.raises(SourceError, match=r"a\.parquet.*Map keys must be annotated"):
         lake.rows("t")
+
+
+DAY = 2_440_588  # the Julian number of 1970-01-01
+DAY_NS = 86_400_000_000_000
+# Each with the microseconds since 1970 that Spark 4.2 reads.
+STORED = {
+    (0, DAY): 0,
+    (DAY_NS + 5999, DAY): 86_400_000_005,
+    (-5999, DAY): -5,
+    (10**18, DAY + 1): 1_000_086_400_000_000,
+    (1000, 2**31 - 1): 864_279_560_504_483_841,
+    (1000, -(2**31)): 864_279_646_904_483_841,
+    (1000, -1): -210_866_889_599_999_999,
+    (-(2**63), DAY): -9_223_372_036_854_775,
+    (2**63 - 1, 0): -201_643_431_163_145_225,
+}
+
+
+def write_int96(path: Path, *, dictionary: bool = False, stored_schema: bool) -> None:
+    """Write all times three times, with a null after each, in two row groups."""
+    count = len(STORED)
+    rows = pa.table(
+        {
+            "id": range(6 * count),
+            "at": pa.array(
+                [at // 2 % count if at % 2 else None for at in range(6 * count)],
+                pa.timestamp("us"),
+            ),
+            "n": [{"x": f"text {at}"} for at in range(6 * count)],
+        }
+    )
+    pq.write_table(
+        rows,
+        path,
+        row_group_size=2 * count,
+        compression="none",
+        use_dictionary=["at"] if dictionary else False,
+        store_schema=stored_schema,
+        use_deprecated_int96_timestamps=True,
+    )
+    data = path.read_bytes()
+    before = b"".join(struct.pack("<qi", 1000 * at, DAY) for at in range(count))
+    after = b"".join(struct.pack("<qi", *parts) for parts in STORED)
+    assert data.count(before) == 3
+    path.write_bytes(data.replace(before, after))
+
+
+@pytest.mark.parametrize("dictionary", [False, True], ids=["plain", "dictionary"])
+@pytest.mark.parametrize("stored_schema", [False, True], ids=["alone", "with Arrow's"])
+@pytest.mark.parametrize("columns", ["id,at,n", "at", "n,at"])
+def test_times_outside_the_day_are_those_of_spark(
+    lake: Lake, path: Path, dictionary: bool, stored_schema: bool, columns: str
+) -> None:
+    write_int96(path, dictionary=dictionary, stored_schema=stored_schema)
+    batches = decoded(lake, columns)
+    found = pa.chunked_array([batch.column("at").cast(pa.int64()) for batch in batches])
+    expected = [time for value in STORED.values() for time in (None, value)]
+    assert found.to_pylist() == 3 * expected
+    for batch in batches:
+        assert batch.schema.field("at").type == pa.timestamp("us", "UTC")
+    if "n" in columns.split(","):
+        texts = [
+            row["n"]["x"]
+            for batch in batches
+            for row in batch.select(["n"]).to_pylist()
+        ]
+        assert texts == [f"text {at}" for at in range(len(expected) * 3)]
+
+
+def decoded(lake: Lake, columns: str) -> list[pa.RecordBatch]:
+    """Return decoded batches: Python has no values for some of the times."""
+    storage, connector = lake.storage(), DeltaConnector()
+    (found,) = lake.snapshot("t", columns=columns).ledgers
+    return [
+        batch
+        for extent in found.extents
+        for runs in [connector.runs(extent, 100)]
+        for load in [
+            Load(
+                found.ledger,
+                extent,
+                runs,
+                extent.offset,
+                extent.offset + extent.size_bytes,
+            )
+        ]
+        for raw in fetch(connector, load, begin(storage, load))
+        for batch in connector.decode(found.ledger, raw, 1 << 20).batches
+    ]
+
+
+def test_a_footer_that_is_rewritten_keeps_the_rest(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    columns = {f"c{at}": pa.array([at, None], pa.timestamp("us")) for at in range(40)}
+    rows = pa.table({**columns, "b": [True, None], "x": [0.5, 1.5]})
+    pq.write_table(rows, path, use_deprecated_int96_timestamps=True, row_group_size=1)
+    data = path.read_bytes()
+    footer = data[-8 - int.from_bytes(data[-8:-4], "little") : -8]
+    assert with_fixed_bytes(footer, (), length=12) == footer
+    changed = with_fixed_bytes(footer, tuple(range(40)), length=12)
+    tail = changed + len(changed).to_bytes(4, "little") + b"PAR1"
+    metadata = pq.read_metadata(pa.BufferReader(tail))
+    before = pq.read_metadata(path)
+    for at in range(42):
+        kind = (
+            "FIXED_LEN_BYTE_ARRAY"
+            if at < 40
+            else before.schema.column(at).physical_type
+        )
+        assert metadata.schema.column(at).physical_type == kind
+    assert metadata.row_group(1).column(41) == before.row_group(1).column(41)
+    assert metadata.metadata == before.metadata
+    with pytest.raises(pa.ArrowInvalid, match="cannot be rewritten"):
+        with_fixed_bytes(footer[:100], (0,), length=12)
