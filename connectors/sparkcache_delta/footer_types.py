@@ -44,18 +44,19 @@ _Struct: TypeAlias = dict[int, _Field]
 
 
 @lru_cache(maxsize=4)
-def with_fixed_bytes(footer: bytes, columns: tuple[int, ...], *, length: int) -> bytes:
+def with_fixed_bytes(footer: bytes, columns: tuple[tuple[int, int], ...]) -> bytes:
     """Return a footer in which some columns are bytes of a fixed length.
 
-    `columns` are indexes of leaves of the schema. Raises pa.ArrowInvalid.
+    `columns` are indexes of leaves of the schema, each with the length. Raises
+    pa.ArrowInvalid.
     """
     try:
-        return _with_fixed_bytes(footer, columns, length)
+        return _with_fixed_bytes(footer, columns)
     except (LookupError, ValueError, AttributeError, TypeError) as error:
         raise pa.ArrowInvalid(f"the footer cannot be rewritten: {error}") from error
 
 
-def _with_fixed_bytes(footer: bytes, columns: tuple[int, ...], length: int) -> bytes:
+def _with_fixed_bytes(footer: bytes, columns: tuple[tuple[int, int], ...]) -> bytes:
     reader = _Reader(footer)
     number, kind = reader.header(0)
     while number < _SCHEMA:
@@ -68,7 +69,7 @@ def _with_fixed_bytes(footer: bytes, columns: tuple[int, ...], length: int) -> b
         for element in schema.values
         if _CHILDREN not in element or not element[_CHILDREN].value
     ]
-    for column in columns:
+    for column, length in columns:
         element = leaves[column]
         for field in _INTERPRETATION & element.keys():
             del element[field]

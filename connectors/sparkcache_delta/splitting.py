@@ -17,13 +17,13 @@ import pyarrow.parquet as pq
 
 from sparkcache.connector import RawRun
 from sparkcache.model import Loss
-from sparkcache_delta import int96
+from sparkcache_delta import int96, long_decimals
 from sparkcache_delta.file_schema import FileSchema
 from sparkcache_delta.footer_types import with_fixed_bytes
 from sparkcache_delta.schema_projection import find_field
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from sparkcache.arrays import Bytes
     from sparkcache.connector import ByteStream
@@ -35,7 +35,7 @@ NO_OFFSET = -1
 _READ_BYTES = 1 << 20
 _MOST_ROWS = 64 << 10
 _SMALLER = 16
-_SLACK_BYTES = 64 << 10  # 2 for each column of INT96
+_SLACK_BYTES = 64 << 10  # 2 for each column read as bytes
 _TAIL_BYTES = 8
 _MAGIC = b"PAR1"
 
@@ -85,10 +85,7 @@ class _Rows:
         ]
         kept = [stored.field(index) for index in indexes if index is not None]
         self.schema = pa.schema(kept)
-        leaves = int96.leaves(self._file.metadata, self.schema.names)
-        self._int96 = frozenset(leaves.values())
-        if leaves:
-            self._file = _with_bytes(image, self._file.metadata, size_bytes, leaves)
+        self._file = self._with_bytes(image, size_bytes)
         self._groups = _row_groups(self._file.metadata, extent)
         self._batches = self._read()
         self._rest: pa.RecordBatch | None = None
@@ -140,30 +137,36 @@ class _Rows:
         batches: Iterator[pa.RecordBatch] = self._file.iter_batches(
             rows, groups, names, use_threads=False
         )
-        return map(self._with_times, batches) if self._int96 else batches
+        return map(self._converted, batches) if self._as_bytes else batches
 
-    def _with_times(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _with_bytes(self, image: Bytes, size_bytes: int) -> pq.ParquetFile:
+        """Open the image so that columns which Arrow would misread come as bytes."""
+        metadata, names = self._file.metadata, self.schema.names
+        times = int96.leaves(metadata, names)
+        decimals = long_decimals.leaves(metadata, names)
+        self._as_bytes: dict[str, Callable[[pa.Array, pa.Field], pa.Array]] = {
+            **dict.fromkeys(times.values(), lambda stored, _: int96.times(stored)),
+            **dict.fromkeys(decimals.values(), long_decimals.decimals),
+        }
+        if not self._as_bytes:
+            return self._file
+        lengths = dict.fromkeys(times, int96.BYTES)
+        lengths |= {leaf: metadata.schema.column(leaf).length for leaf in decimals}
+        end = size_bytes - _TAIL_BYTES
+        begin = end - metadata.serialized_size
+        footer = with_fixed_bytes(image[begin:end].tobytes(), tuple(lengths.items()))
+        tail = footer + len(footer).to_bytes(4, "little") + _MAGIC
+        image[begin : begin + len(tail)] = np.frombuffer(tail, np.uint8)
+        return _opened(image, begin + len(tail))
+
+    def _converted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         columns = [
-            int96.times(batch.column(name))
-            if name in self._int96
-            else batch.column(name)
-            for name in self.schema.names
+            self._as_bytes[field.name](batch.column(field.name), field)
+            if field.name in self._as_bytes
+            else batch.column(field.name)
+            for field in self.schema
         ]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
-
-
-def _with_bytes(
-    image: Bytes, metadata: pq.FileMetaData, size_bytes: int, leaves: Iterable[int]
-) -> pq.ParquetFile:
-    """Open an image of a file whose columns of INT96 are to be read as bytes."""
-    end = size_bytes - _TAIL_BYTES
-    begin = end - metadata.serialized_size
-    footer = with_fixed_bytes(
-        image[begin:end].tobytes(), tuple(leaves), length=int96.BYTES
-    )
-    tail = footer + len(footer).to_bytes(4, "little") + _MAGIC
-    image[begin : begin + len(tail)] = np.frombuffer(tail, np.uint8)
-    return _opened(image, begin + len(tail))
 
 
 def _opened(image: Bytes, size_bytes: int) -> pq.ParquetFile:

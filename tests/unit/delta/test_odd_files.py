@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ from sparkcache.errors import SourceError
 from sparkcache.fetch.load import Load, begin, fetch
 from sparkcache_delta import DeltaConnector, splitting
 from sparkcache_delta.footer_types import with_fixed_bytes
+from sparkcache_delta.long_decimals import decimals
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -196,8 +198,8 @@ def test_a_footer_that_is_rewritten_keeps_the_rest(tmp_path: Path) -> None:
     pq.write_table(rows, path, use_deprecated_int96_timestamps=True, row_group_size=1)
     data = path.read_bytes()
     footer = data[-8 - int.from_bytes(data[-8:-4], "little") : -8]
-    assert with_fixed_bytes(footer, (), length=12) == footer
-    changed = with_fixed_bytes(footer, tuple(range(40)), length=12)
+    assert with_fixed_bytes(footer, ()) == footer
+    changed = with_fixed_bytes(footer, tuple((at, 12) for at in range(40)))
     tail = changed + len(changed).to_bytes(4, "little") + b"PAR1"
     metadata = pq.read_metadata(pa.BufferReader(tail))
     before = pq.read_metadata(path)
@@ -211,4 +213,51 @@ def test_a_footer_that_is_rewritten_keeps_the_rest(tmp_path: Path) -> None:
     assert metadata.row_group(1).column(41) == before.row_group(1).column(41)
     assert metadata.metadata == before.metadata
     with pytest.raises(pa.ArrowInvalid, match="cannot be rewritten"):
-        with_fixed_bytes(footer[:100], (0,), length=12)
+        with_fixed_bytes(footer[:100], ((0, 12),))
+
+
+def write_long_decimals(path: Path, values: list[str | None]) -> None:
+    """Write decimals of 10 digits in 21 bytes, which Arrow's writer does for 48."""
+    wide = pa.array(
+        [value and Decimal(value) for value in values], pa.decimal256(48, 2)
+    )
+    rows = pa.table({"id": range(len(values)), "price": wide})
+    pq.write_table(rows, path, compression="none", row_group_size=3, store_schema=False)
+    data = path.read_bytes()
+    begin = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    footer = data[begin:]
+    assert footer.count(b"\x15\x60") == 2  # the precision, as a zigzag number
+    path.write_bytes(data[:begin] + footer.replace(b"\x15\x60", b"\x15\x14"))
+
+
+def test_decimals_in_more_bytes_than_they_need(lake: Lake, path: Path) -> None:
+    values = ["1.25", "-2.50", None, "0.00", None, "-99999999.99", "99999999.99"]
+    write_long_decimals(path, values)
+    assert pq.read_metadata(path).schema.column(1).length == 21
+    found = lake.rows("t", columns="price,id")
+    assert [row["price"] for row in found] == [
+        value and Decimal(value) for value in values
+    ]
+    assert [row["id"] for row in found] == list(range(len(values)))
+    assert lake.rows("t", where="price < -2.5") == [
+        {"id": 5, "price": Decimal(values[5])}
+    ]
+
+
+def test_decimals_of_too_many_digits_are_a_loss(lake: Lake, path: Path) -> None:
+    write_long_decimals(path, ["1.25", "9" * 44])
+    found, (loss,) = lake.read("t")
+    assert not found
+    assert "column price: a decimal that needs more than 16 of its 21" in loss.found
+
+
+def test_decimals_of_a_slice() -> None:
+    stored = [
+        None,
+        *(number.to_bytes(17, "big", signed=True) for number in range(-20, 20)),
+    ]
+    field = pa.field("price", pa.decimal128(10, 2))
+    array = pa.array([*stored, None], pa.binary(17)).slice(3, 39)
+    expected = [Decimal(number).scaleb(-2) for number in range(-18, 20)]
+    assert decimals(array, field).to_pylist() == [*expected, None]
+    assert decimals(array.slice(38), field).to_pylist() == [None]
