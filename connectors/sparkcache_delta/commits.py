@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from sparkcache.model import ObjectId
 
 _VECTOR = "deletionVector"
+_INFO = "commitInfo"
+_TIME = "inCommitTimestamp"
 
 TRIMMED = (
     "if the table's log was trimmed, as its property delta.logRetentionDuration "
@@ -76,6 +78,27 @@ def read_commit(storage: Storage, table_uri: str, version: int) -> Commit:
         raise SourceError(
             uri, expected="a commit of a Delta table", found=str(error)
         ) from error
+
+
+def recorded_ms(storage: Storage, table_uri: str, version: int) -> int:
+    """Return the time that a commit records, in milliseconds since 1970.
+
+    Only commits of tables with in-commit timestamps record one. Raises SourceError.
+    """
+    uri = _commit_uri(table_uri, version)
+    try:
+        for line in storage.get(uri).data.splitlines():
+            action = json.loads(line) if line.strip() else {}
+            if action.get(_INFO) is not None:
+                return int(action[_INFO][_TIME])
+    except (ValueError, KeyError, TypeError, AttributeError):
+        pass
+    raise SourceError(
+        uri,
+        expected=f"the time of the commit, {_INFO}.{_TIME}, since the table has "
+        "in-commit timestamps",
+        found="none",
+    )
 
 
 def _commit_uri(table_uri: str, version: int) -> str:

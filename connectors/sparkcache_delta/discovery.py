@@ -24,6 +24,7 @@ from sparkcache_delta.file_schema import FileSchema
 from sparkcache_delta.footers import read_footers
 from sparkcache_delta.names import only_topic
 from sparkcache_delta.partition_times import in_zone
+from sparkcache_delta.python_values import value_or_none
 from sparkcache_delta.row_groups import bounds
 from sparkcache_delta.schema_projection import find_field
 from sparkcache_delta.table import Bounds
@@ -136,10 +137,11 @@ def _extents(footer: Footer, file_schema: FileSchema, where: Where) -> Iterable[
     """Yield the extents of a file that may have matching rows."""
     metadata = footer.metadata
     names = _stored_names(footer, file_schema)
+    compared = {name: names[name] for name in where.columns & names.keys()}
     for groups in extents.row_groups(metadata):
         # Bounds in the legacy calendar mean other days; those of the log do not.
         known = [
-            {} if file_schema.is_legacy else bounds(metadata, group, names)
+            {} if file_schema.is_legacy else bounds(metadata, group, compared)
             for group in groups
         ]
         rows = [metadata.row_group(group).num_rows for group in groups]
@@ -175,6 +177,7 @@ def _bounds(
     known = dict(file.bounds)
     for name in where.columns & file.values.keys():
         kind = table_schema.plain_schema().field(name).type
-        value = constant(file.values[name], kind, 1)[0].as_py()
-        known[name] = Bounds(value, value, file.rows if value is None else 0)
+        stored = constant(file.values[name], kind, 1)[0]
+        value = value_or_none(stored.as_py)
+        known[name] = Bounds(value, value, 0 if stored.is_valid else file.rows)
     return known

@@ -17,10 +17,11 @@ import pyarrow.compute as pc
 from sparkcache.errors import ConfigError, SourceError
 from sparkcache_delta import options as scan_options
 from sparkcache_delta import pinned_files
+from sparkcache_delta.commits import recorded_ms
 from sparkcache_delta.logged_files import data_files
 from sparkcache_delta.partition_times import as_logged, times, without_zone
 from sparkcache_delta.table import Table
-from sparkcache_delta.version_times import first_since, version_at
+from sparkcache_delta.version_times import CommitTimes, LogFiles, require_past
 
 try:
     from deltalake import DeltaTable
@@ -84,7 +85,9 @@ class Log:
                     return None
                 raise
             if time is not None:
-                table.load_as_version(version_at(table, time))
+                files = LogFiles.list(_as_url(table_uri), access).readable()
+                times = _commit_times(storage, table_uri, table, files)
+                table.load_as_version(times.current(time).version)
         return cls(table_uri, table)
 
     @classmethod
@@ -136,7 +139,11 @@ class Log:
         """
         access, options = dict(storage.access()), {_SINCE: time.isoformat()}
         with _translated(table_uri, options):
-            return first_since(DeltaTable(_as_url(table_uri), None, access), time)
+            require_past(time)
+            table = DeltaTable(_as_url(table_uri), None, access)
+            files = LogFiles.list(_as_url(table_uri), access)
+            times = _commit_times(storage, table_uri, table, files)
+            return times.first_since(time)
 
     def table(self) -> Table:
         """Return version and columns. Raises ConfigError."""
@@ -234,6 +241,17 @@ def _open(url: str, version: int | None, access: dict[str, str]) -> DeltaTable:
         if version <= newest:
             raise
         raise ValueError(f"the newest one is {newest}") from error
+
+
+def _commit_times(
+    storage: Storage, table_uri: str, table: DeltaTable, files: LogFiles
+) -> CommitTimes:
+    """Return the times of the commits up to the version at which a table is open."""
+    return CommitTimes(
+        {v: time for v, time in files.modified_ms.items() if v <= table.version()},
+        table.metadata().configuration,
+        lambda version: recorded_ms(storage, table_uri, version),
+    )
 
 
 def _as_url(uri: str) -> str:

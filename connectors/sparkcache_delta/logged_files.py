@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from sparkcache_delta.python_values import values_or_none
 from sparkcache_delta.schema_projection import physical_name
 from sparkcache_delta.table import Bounds, DataFile
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from sparkcache.arrays import Bools
 
+_OF_FILE = ("path", "size_bytes", "modification_time", "num_records")
 _PRECISION = timedelta(milliseconds=1)  # statistics cut off anything smaller
 
 
@@ -41,11 +43,14 @@ def data_files(
             action["size_bytes"],
             action["num_records"],
             values,
-            _bounds(action, schema),
+            bounds,
             deleted.get(uri),
         )
-        for action, values in zip(
-            actions.to_pylist(), _partition_values(actions), strict=True
+        for action, values, bounds in zip(
+            actions.select(_OF_FILE).to_pylist(),
+            _partition_values(actions),
+            _bounds(actions, schema),
+            strict=True,
         )
     ]
 
@@ -73,19 +78,35 @@ def _texts(values: pa.Array) -> list[str | None]:
     return [None if value is None else value.hex() for value in values.to_pylist()]
 
 
-def _bounds(action: Mapping[str, Any], schema: pa.Schema) -> dict[str, Bounds]:
-    """Return the bounds of columns in the log, by the table's names."""
-    lows, highs = action.get("min") or {}, action.get("max") or {}
-    nulls = action.get("null_count") or {}
-    known = {}
+def _bounds(actions: pa.Table, schema: pa.Schema) -> list[dict[str, Bounds]]:
+    """Return the bounds of each file's columns in the log, by the table's names."""
+    lows, highs, nulls = (
+        _statistics(actions, name) for name in ("min", "max", "null_count")
+    )
+    known: list[dict[str, Bounds]] = [{} for _ in range(actions.num_rows)]
+    unknown = [None] * actions.num_rows
     for field in schema:
         name = physical_name(field)
-        if name in nulls and not pa.types.is_nested(field.type):
-            high = highs.get(name)
-            if high is not None and pa.types.is_timestamp(field.type):
-                high = _upper_bound(high)
-            known[field.name] = Bounds(lows.get(name), high, nulls[name])
+        if name not in nulls or pa.types.is_nested(field.type):
+            continue
+        upper = highs.get(name, unknown)
+        if pa.types.is_timestamp(field.type):
+            upper = [None if high is None else _upper_bound(high) for high in upper]
+        of_files = zip(lows.get(name, unknown), upper, nulls[name], strict=True)
+        for bounds, values in zip(known, of_files, strict=True):
+            bounds[field.name] = Bounds(*values)
     return known
+
+
+def _statistics(actions: pa.Table, name: str) -> dict[str, list[Any]]:
+    """Return a statistic of each file, by the names of columns in files."""
+    if name not in actions.column_names:
+        return {}
+    column = actions.column(name).combine_chunks()
+    if not pa.types.is_struct(column.type):
+        return {}
+    fields = zip(column.type, column.flatten(), strict=True)
+    return {field.name: values_or_none(values) for field, values in fields}
 
 
 def _upper_bound(high: datetime) -> datetime | None:

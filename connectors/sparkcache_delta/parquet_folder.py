@@ -149,13 +149,16 @@ class ParquetFolder:
 
 def _require_distinct(names: Sequence[str], owner: str) -> None:
     """Raise ConfigError for names that Spark does not distinguish."""
-    first = {name.lower(): name for name in reversed(names)}
+    known: dict[str, str] = {}
     for name in names:
-        if first[name.lower()] != name:
-            raise ConfigError(
-                f"{owner}: has both {first[name.lower()]} and {name}, which are one "
-                "name to Spark; rename one of them in the files"
-            )
+        first = known.setdefault(name.lower(), name)
+        if first != name:
+            found = f"both {first} and {name}, which are one name to Spark"
+        elif names.count(name) > 1:
+            found = f"{names.count(name)} columns of the name {name}"
+        else:
+            continue
+        raise ConfigError(f"{owner}: has {found}; rename one of them in the files")
 
 
 def _spark_type(kind: pa.DataType, name: str) -> pa.DataType:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _WHOLE = re.compile(r"[+-]?\d+")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
-_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _LIKE_TIME = re.compile(r"\d{4}-\d{1,2}-\d{1,2}[ T]\d.*")
 
 
@@ -36,7 +36,17 @@ def type_of(name: str, texts: Iterable[str]) -> pa.DataType:
         if not all(map(_WHOLE.fullmatch, values)):
             return pa.float64()
         return pa.int32() if all(_fits(text, 32) for text in values) else pa.int64()
-    return pa.date32() if all(map(_DAY.fullmatch, values)) else pa.string()
+    return pa.date32() if all(map(_is_day, values)) else pa.string()
+
+
+def _is_day(text: str) -> bool:
+    """Return whether a text is a day of the calendar; 2024-02-30 is not."""
+    if not _DAY.fullmatch(text):
+        return False
+    try:
+        return bool(pa.scalar(text).cast(pa.date32()).is_valid)
+    except pa.ArrowInvalid:
+        return False
 
 
 def _is_decimal(text: str) -> bool:

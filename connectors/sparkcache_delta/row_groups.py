@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
+from sparkcache_delta.python_values import value_or_none
 from sparkcache_delta.table import Bounds
 
 if TYPE_CHECKING:
@@ -19,27 +18,23 @@ def bounds(
 ) -> dict[str, Bounds]:
     """Return the known bounds of a row group's columns, by the table's names.
 
-    `names` maps the table's name of each column to its name in the file.
+    `names` maps the table's name of each column to its name in the file. A bound that
+    Python has no value for is unknown.
     """
     table_names = {stored: name for name, stored in names.items()}
     known: dict[str, Bounds] = {}
     row_group = metadata.row_group(group)
     for index in range(row_group.num_columns):
         chunk = row_group.column(index)
-        statistics = chunk.statistics
         name = table_names.get(chunk.path_in_schema)
-        if name is None or statistics is None:
-            continue
-        nulls = statistics.null_count if statistics.has_null_count else None
-        known[name] = Bounds(*_min_max(statistics), nulls)
+        if name is not None and chunk.statistics is not None:
+            known[name] = _bounds(chunk.statistics)
     return known
 
 
-def _min_max(statistics: pq.Statistics) -> tuple[Any, Any]:
-    """Return the smallest and the largest value; None if unknown."""
+def _bounds(statistics: pq.Statistics) -> Bounds:
+    nulls = statistics.null_count if statistics.has_null_count else None
     if not statistics.has_min_max:
-        return None, None
-    try:
-        return statistics.min, statistics.max
-    except pa.ArrowNotImplementedError:  # PyArrow 18, decimals stored as INT32
-        return None, None
+        return Bounds(nulls=nulls)
+    low = value_or_none(lambda: statistics.min)
+    return Bounds(low, value_or_none(lambda: statistics.max), nulls)

@@ -34,18 +34,26 @@ def find_field(
     """Return the index of a table's field among the fields of a file, or None.
 
     As in Spark, a name may differ in case if it is the only such name. Raises
-    pa.ArrowInvalid if several names differ in case and none matches exactly.
+    pa.ArrowInvalid if several fields have the very name, or if several names differ in
+    case and none matches exactly.
     """
     if by_id:
         return _index_of_id((field.metadata or {}).get(ID), stored)
     name = physical_name(field)
+    names: list[str] = [other.name for other in stored]
     candidates = {
-        other.name: index
-        for index, other in enumerate(stored)
-        if other.name.lower() == name.lower()
+        other: index
+        for index, other in enumerate(names)
+        if other.lower() == name.lower()
     }
-    if name in candidates or not candidates:
-        return candidates.get(name)
+    exact = [index for index, other in enumerate(names) if other == name]
+    if len(exact) > 1:
+        raise pa.ArrowInvalid(
+            f"{len(exact)} columns of the name {name}; rename all but one of them in "
+            "the file"
+        )
+    if exact or not candidates:
+        return exact[0] if exact else None
     if len(candidates) > 1:
         raise pa.ArrowInvalid(
             f"column {name} could be {' or '.join(candidates)}: they differ only in "

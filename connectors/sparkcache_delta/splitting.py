@@ -17,11 +17,13 @@ import pyarrow.parquet as pq
 
 from sparkcache.connector import RawRun
 from sparkcache.model import Loss
+from sparkcache_delta import int96, long_decimals
 from sparkcache_delta.file_schema import FileSchema
+from sparkcache_delta.footer_types import with_fixed_bytes
 from sparkcache_delta.schema_projection import find_field
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from sparkcache.arrays import Bytes
     from sparkcache.connector import ByteStream
@@ -32,6 +34,10 @@ NO_OFFSET = -1
 
 _READ_BYTES = 1 << 20
 _MOST_ROWS = 64 << 10
+_SMALLER = 16
+_SLACK_BYTES = 64 << 10  # 2 for each column read as bytes
+_TAIL_BYTES = 8
+_MAGIC = b"PAR1"
 
 
 def split(
@@ -53,8 +59,8 @@ def split(
 
 
 def _image(size_bytes: int, extent: Extent, stream: ByteStream) -> Bytes:
-    """Read an extent into an image of its file."""
-    image = np.zeros(size_bytes, np.uint8)
+    """Read an extent into an image of its file, with room for a longer footer."""
+    image = np.zeros(size_bytes + _SLACK_BYTES, np.uint8)
     for offset, length in extent.ranges or ((extent.offset, extent.size_bytes),):
         position, end = offset, offset + length
         while position < end:
@@ -69,10 +75,9 @@ class _Rows:
 
     def __init__(self, image: Bytes, ledger: Ledger, extent: Extent) -> None:
         file_schema = FileSchema.parse(ledger.decoding)
-        file = pq.ParquetFile(
-            pa.BufferReader(pa.py_buffer(image)), coerce_int96_timestamp_unit="us"
-        )
-        stored = file.schema_arrow
+        size_bytes = ledger.object.size_bytes
+        self._file = _opened(image, size_bytes)
+        stored = self._file.schema_arrow
         indexes = [
             find_field(field, stored, by_id=file_schema.by_id)
             for field in file_schema.columns
@@ -80,11 +85,10 @@ class _Rows:
         ]
         kept = [stored.field(index) for index in indexes if index is not None]
         self.schema = pa.schema(kept)
-        groups = _row_groups(file.metadata, extent)
-        self._batches: Iterator[pa.RecordBatch] = file.iter_batches(
-            _MOST_ROWS, groups, self.schema.names, use_threads=False
-        )
-        self._rest = None
+        self._file = self._with_bytes(image, size_bytes)
+        self._groups = _row_groups(self._file.metadata, extent)
+        self._batches = self._read()
+        self._rest: pa.RecordBatch | None = None
 
     def take(self, rows: int) -> list[pa.RecordBatch]:
         """Return the next `rows` rows. Raises pa.ArrowException, OSError."""
@@ -95,6 +99,87 @@ class _Rows:
             self._rest = batch.slice(rows) if rows < batch.num_rows else None
             rows -= taken[-1].num_rows
         return taken
+
+    def _read(self) -> Iterator[pa.RecordBatch]:
+        """Yield all rows, in steps that Arrow can read."""
+        done = 0
+        try:
+            for batch in self._in_steps(_MOST_ROWS, self._groups):
+                yield batch
+                done += batch.num_rows
+        except pa.ArrowNotImplementedError:
+            yield from self._read_by_group(done)
+
+    def _read_by_group(self, done: int) -> Iterator[pa.RecordBatch]:
+        """Yield the rows after `done` rows, each row group by itself.
+
+        Arrow cannot read a step of nested rows if their texts or bytes exceed 2 GiB, or
+        if it meets a dictionary of another row group on the way.
+        """
+        for group in self._groups:
+            rows = self._file.metadata.row_group(group).num_rows
+            step = _MOST_ROWS
+            while done < rows:
+                try:
+                    for batch in _after(done, self._in_steps(step, [group])):
+                        yield batch
+                        done += batch.num_rows
+                except pa.ArrowNotImplementedError:
+                    if step == 1:
+                        raise
+                    step //= _SMALLER
+                else:
+                    break
+            done = max(0, done - rows)
+
+    def _in_steps(self, rows: int, groups: Sequence[int]) -> Iterator[pa.RecordBatch]:
+        names = self.schema.names
+        batches: Iterator[pa.RecordBatch] = self._file.iter_batches(
+            rows, groups, names, use_threads=False
+        )
+        return map(self._converted, batches) if self._as_bytes else batches
+
+    def _with_bytes(self, image: Bytes, size_bytes: int) -> pq.ParquetFile:
+        """Open the image so that columns which Arrow would misread come as bytes."""
+        metadata, names = self._file.metadata, self.schema.names
+        times = int96.leaves(metadata, names)
+        decimals = long_decimals.leaves(metadata, names)
+        self._as_bytes: dict[str, Callable[[pa.Array, pa.Field], pa.Array]] = {
+            **dict.fromkeys(times.values(), lambda stored, _: int96.times(stored)),
+            **dict.fromkeys(decimals.values(), long_decimals.decimals),
+        }
+        if not self._as_bytes:
+            return self._file
+        lengths = dict.fromkeys(times, int96.BYTES)
+        lengths |= {leaf: metadata.schema.column(leaf).length for leaf in decimals}
+        end = size_bytes - _TAIL_BYTES
+        begin = end - metadata.serialized_size
+        footer = with_fixed_bytes(image[begin:end].tobytes(), tuple(lengths.items()))
+        tail = footer + len(footer).to_bytes(4, "little") + _MAGIC
+        image[begin : begin + len(tail)] = np.frombuffer(tail, np.uint8)
+        return _opened(image, begin + len(tail))
+
+    def _converted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        columns = [
+            self._as_bytes[field.name](batch.column(field.name), field)
+            if field.name in self._as_bytes
+            else batch.column(field.name)
+            for field in self.schema
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+def _opened(image: Bytes, size_bytes: int) -> pq.ParquetFile:
+    data = pa.py_buffer(image[:size_bytes])
+    return pq.ParquetFile(pa.BufferReader(data), coerce_int96_timestamp_unit="us")
+
+
+def _after(rows: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield what follows a number of rows."""
+    for batch in batches:
+        if rows < batch.num_rows:
+            yield batch.slice(rows)
+        rows = max(0, rows - batch.num_rows)
 
 
 def _row_groups(metadata: pq.FileMetaData, extent: Extent) -> list[int]:

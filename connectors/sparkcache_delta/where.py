@@ -75,15 +75,17 @@ class Comparison:
             return nulls != 0
         if nulls is not None and nulls == rows:
             return False
-        if self.sign in (NOT_NULL, "!=") or low is None or high is None:
+        if self.sign in (NOT_NULL, "!="):
             return True
-        if isinstance(low, float):  # NaN is outside any bounds
-            return True
+        if isinstance(low, float) or isinstance(high, float):
+            return True  # NaN is outside any bounds
         try:
             return any(
                 self._may_match(low, high, value.as_py()) for value in self.values
             )
         except TypeError:  # the column had another type in an older file
+            return True
+        except OverflowError:  # Python has no such date or time
             return True
 
     def _compared(self, column: pa.Array) -> pa.Array:
@@ -114,15 +116,18 @@ class Comparison:
         return self._compared(column)
 
     def _may_match(self, low: Any, high: Any, value: Any) -> bool:  # noqa: ANN401
+        """Return whether a value between two bounds, if they are known, may match."""
         match self.sign:
             case "<" | "<=":
                 compare = operator.lt if self.sign == "<" else operator.le
-                return bool(compare(low, value))
+                return low is None or bool(compare(low, value))
             case ">" | ">=":
                 compare = operator.gt if self.sign == ">" else operator.ge
-                return bool(compare(high, value))
+                return high is None or bool(compare(high, value))
             case _:
-                return bool(low <= value <= high)
+                return (low is None or bool(low <= value)) and (
+                    high is None or bool(value <= high)
+                )
 
 
 @dataclass(frozen=True)

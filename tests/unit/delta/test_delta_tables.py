@@ -88,7 +88,7 @@ def test_runs_cover_all_rows_once(lake: Lake) -> None:
             {"timestampAsOf": "1999-01-01"},
             "before the first version that is kept, which is of 2",
         ),
-        ({"timestampAsOf": "2999-01-01"}, "is in the future"),
+        ({"timestampAsOf": "2999-01-01"}, "is after the newest version"),
         ({"versionAsOf": "0", "timestampAsOf": "2026-01-01"}, "use only one of them"),
         ({"columns": "id,nothing"}, "has no column nothing; it has id, name"),
         ({"columns": "[1]"}, "must be JSON such as"),

@@ -248,7 +248,7 @@ def test_streams_and_scans_share_runs(table: Table, lake: Lake) -> None:
             "use only one of",
         ),
         ({"versionAsOf": "0"}, "option versionAsOf: a stream follows all versions"),
-        ({"timestampAsOf": "2999-01-01"}, "is in the future"),
+        ({"timestampAsOf": "2999-01-01"}, "is after the newest version"),
         ({"startingOffsets": "latest"}, "option startingOffsets='latest': a table"),
         ({"skipChangeCommits": "perhaps"}, "option skipChangeCommits='perhaps'"),
     ],
