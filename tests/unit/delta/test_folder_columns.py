@@ -15,7 +15,7 @@ from sparkcache_delta.partition_types import type_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lake import Lake
+    from tests.unit.delta.lake import Lake
 
 TWICE = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])
 TWICE_IN_STRUCT = pa.table(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from lake import Lake
+    from tests.unit.delta.lake import Lake
 
 ROWS = 200
 
@@ -68,7 +68,7 @@ def test_nested_columns_whose_dictionaries_differ(
 def test_rows_that_can_only_be_read_few_at_a_time(
     lake: Lake, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(splitting.pq, "ParquetFile", SmallSteps)
+    monkeypatch.setattr(pq, "ParquetFile", SmallSteps)
     monkeypatch.setattr(splitting, "_MOST_ROWS", 64)
     monkeypatch.setattr(SmallSteps, "asked", [], raising=False)
     rows = pa.table({"id": range(ROWS)})
@@ -80,7 +80,7 @@ def test_rows_that_can_only_be_read_few_at_a_time(
 def test_rows_that_cannot_be_read_at_all_are_a_loss(
     lake: Lake, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(splitting.pq, "ParquetFile", SmallSteps)
+    monkeypatch.setattr(pq, "ParquetFile", SmallSteps)
     monkeypatch.setattr(SmallSteps, "asked", [], raising=False)
     monkeypatch.setattr(SmallSteps, "MOST", 0)
     monkeypatch.setattr(SmallSteps, "READ", 0)
@@ -181,7 +181,7 @@ def decoded(lake: Lake, columns: str) -> list[pa.RecordBatch]:
             Load(
                 found.ledger,
                 extent,
-                runs,
+                tuple(runs),
                 extent.offset,
                 extent.offset + extent.size_bytes,
             )
@@ -240,7 +240,7 @@ def test_decimals_in_more_bytes_than_they_need(lake: Lake, path: Path) -> None:
     ]
     assert [row["id"] for row in found] == list(range(len(values)))
     assert lake.rows("t", where="price < -2.5") == [
-        {"id": 5, "price": Decimal(values[5])}
+        {"id": 5, "price": Decimal(str(values[5]))}
     ]
 
 

@@ -16,7 +16,7 @@ from sparkcache_delta.where import Where
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lake import Lake
+    from tests.unit.delta.lake import Lake
 
 DAY, NOON = date(2026, 1, 1), datetime(2026, 1, 1, 12, tzinfo=UTC)
 DAYS = (DAY - date(1970, 1, 1)).days

@@ -17,7 +17,7 @@ from sparkcache_delta.version_times import CommitTimes, LogFiles
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lake import Lake
+    from tests.unit.delta.lake import Lake
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 T0_MS = int(T0.timestamp()) * 1000
@@ -57,7 +57,7 @@ def keep_times(lake: Lake, properties: Mapping[str, str], **recorded: int) -> No
             if "protocol" in action:
                 action["protocol"] = PROTOCOL
             if "metaData" in action:
-                action["metaData"]["configuration"] = KEEPS_TIMES | properties
+                action["metaData"]["configuration"] = KEEPS_TIMES | dict(properties)
             if "commitInfo" in action and f"v{int(path.stem)}" in recorded:
                 time_ms = T0_MS + recorded[f"v{int(path.stem)}"]
                 action["commitInfo"]["inCommitTimestamp"] = time_ms
