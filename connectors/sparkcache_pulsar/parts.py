@@ -44,6 +44,9 @@ class Chunk(NamedTuple):
         ledger: Its ledger.
         entry: Its entry.
         message_id: Its message id, as if it were a message.
+        sequence_id: The same for all chunks of a message.
+        publish_time: When it was sent; None if that is no time. Most clients send all
+            chunks of a message with the same time.
         uuid: The same for all chunks of a message.
         number: Its index among the chunks, from 0.
         chunks: Number of chunks of the message.
@@ -57,6 +60,8 @@ class Chunk(NamedTuple):
     ledger: int
     entry: int
     message_id: bytes
+    sequence_id: int
+    publish_time: int | None
     uuid: bytes
     number: int
     chunks: int
@@ -128,12 +133,13 @@ def chunks_of(batch: pa.RecordBatch) -> Iterator[tuple[int, Chunk]]:
     if column.null_count == len(column):
         return
     rows = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
-    names = ["__ledgerId", "__entryId", "__messageId", CHUNK]
+    names = ["__ledgerId", "__entryId", "__messageId", "__sequenceId", CHUNK]
     for row in rows.tolist():
-        ledger, entry, message_id, chunk = (
+        ledger, entry, message_id, sequence_id, chunk = (
             batch.column(name)[row].as_py() for name in names
         )
-        yield row, Chunk(ledger, entry, message_id, **chunk)
+        publish_time = batch.column("__publishTime")[row].value
+        yield row, Chunk(ledger, entry, message_id, sequence_id, publish_time, **chunk)
 
 
 def outcomes_of(batch: pa.RecordBatch) -> Iterator[tuple[str, bool]]:

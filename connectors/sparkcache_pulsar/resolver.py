@@ -59,6 +59,7 @@ class Resolver(connectors.Resolver):
     def resolve(self, key: RunKey, run: DecodedRun) -> DecodedRun:
         """Return the rows of the next run that the task reads."""
         self._transactions.learn(key, run)
+        self._chunks.learn(run.losses)
         if not any(map(parts.has_columns, run.batches)):
             return run
         batches: list[pa.RecordBatch] = []

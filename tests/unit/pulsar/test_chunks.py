@@ -83,11 +83,54 @@ def test_a_missing_chunk_is_a_loss_of_the_last_one(
 
 
 def test_a_damaged_chunk_is_a_loss_and_so_is_its_message() -> None:
-    damaged = bytearray(THREE[1])
-    damaged[-1] ^= 1
-    rows, losses = read(store([THREE[0], bytes(damaged), THREE[2]]))
+    rows, losses = read(store([THREE[0], damaged(THREE[1]), THREE[2]]))
     assert not rows
     assert [(loss.first, loss.last) for loss in losses] == [(1, 1), (2, 2)]
+
+
+def damaged(entry: bytes) -> bytes:
+    return entry[:-1] + bytes([entry[-1] ^ 1])
+
+
+def sent_at(*times_ms: int) -> list[bytes]:
+    """The three chunks of a message, each with its time."""
+    return [
+        single(VALUE, publish_time_ms=time).encode_chunks(400, "m")[number]
+        for number, time in enumerate(times_ms)
+    ]
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3, 4])
+@pytest.mark.parametrize("times_ms", [(5, 5, 5), (5, 6, 7)])
+def test_a_first_chunk_of_an_earlier_message_with_the_same_uuid(
+    times_ms: tuple[int, int, int], parts: int
+) -> None:
+    """Its producer died, and began again with the same name and sequence ids."""
+    unfinished = single(b"old" * 300, publish_time_ms=1).encode_chunks(400, "m")[0]
+    first, second, last = sent_at(*times_ms)
+    rows, losses = read(store([unfinished, damaged(first), second, last]), parts=parts)
+    assert not rows
+    assert [loss.first for loss in losses] == [1, 3]
+    rows, losses = read(store([unfinished, first, second, last]), parts=parts)
+    assert (values(rows), losses) == ([VALUE], [])
+
+
+@pytest.mark.parametrize("parts", [1, 2, 4])
+def test_clients_that_send_each_chunk_with_its_own_time(parts: int) -> None:
+    """As those for Java did up to version 2.7."""
+    first, second, last = sent_at(5, 6, 7)
+    other = damaged(single(b"x").encode())
+    for written in (
+        [other, first, second, last],
+        [first, second, second, last],
+        [first, second, last, other, second, last],
+    ):
+        rows, losses = read(store(written), parts=parts)
+        assert values(rows) == [VALUE]
+        assert len(losses) == written.count(other)
+    rows, losses = read(store([first, other, second, last]), parts=parts)
+    assert not rows
+    assert [loss.first for loss in losses] == [1, 3]
 
 
 def test_chunks_that_do_not_decompress_are_a_loss() -> None:
