@@ -5,8 +5,9 @@ order; other messages may come between them. The message has the position of its
 chunk. So a task may need chunks from runs before those that it reads.
 
 A first chunk restarts its message, since an interrupted producer sends all chunks
-again. Any other chunk counts once if it is repeated. Chunks that follow the last one
-are repetitions, and are ignored.
+again. Any other chunk counts once if it is repeated. Chunks that follow the last one,
+and were sent at the time of a chunk before it, are repetitions, and are ignored. Other
+chunks that follow are of another message, whose first chunk is lost.
 
 A uuid is made of the producer's name and a sequence id. A producer with a fixed name
 that starts again may count from the same sequence id, and so use a uuid again. Such
@@ -26,7 +27,7 @@ Source: ProducerImpl of the clients for Java and C++, and that for Go.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
 
@@ -169,6 +170,14 @@ def _in_order(arrived: list[Chunk]) -> list[Chunk]:
     return ordered
 
 
+_Sending: TypeAlias = "tuple[int, int, int | None]"
+
+
+def _sending(chunk: Chunk) -> _Sending:
+    """Return what repetitions of a chunk have in common with it."""
+    return chunk.sequence_id, chunk.chunks, chunk.publish_time
+
+
 class _Arrivals:
     """The chunks with one uuid that have arrived, of the message that is not complete.
 
@@ -181,7 +190,7 @@ class _Arrivals:
         self.is_known = False
         self._lost = lost
         self._chunks: list[Chunk] = []
-        self._has_ended = False
+        self._ended: frozenset[_Sending] = frozenset()  # of the complete message
 
     def __repr__(self) -> str:
         return f"<{len(self._chunks)} chunks>"
@@ -189,8 +198,8 @@ class _Arrivals:
     def add(self, chunk: Chunk) -> list[Chunk] | None:
         """Add a chunk to its message; return all its chunks if this is the last one."""
         if chunk.number == 0:
-            self.is_known, self._chunks, self._has_ended = True, [], False
-        elif self._has_ended:
+            self.is_known, self._chunks, self._ended = True, [], frozenset()
+        elif _sending(chunk) in self._ended:
             return None
         elif self._chunks and not self._continues(chunk):
             self.is_known, self._chunks = True, []
@@ -198,13 +207,13 @@ class _Arrivals:
         if not chunk.is_last:
             return None
         arrived, self._chunks = self._chunks, []
-        self.is_known = self._has_ended = True
+        self.is_known, self._ended = True, frozenset(map(_sending, arrived))
         return arrived
 
     def follow(self, earlier: _Arrivals) -> None:
         """Add earlier chunks before those that have arrived, none of them the last."""
         chunks, self._chunks = self._chunks, earlier._chunks
-        self.is_known, self._has_ended = earlier.is_known, earlier._has_ended
+        self.is_known, self._ended = earlier.is_known, earlier._ended
         for chunk in chunks:
             self.add(chunk)
 

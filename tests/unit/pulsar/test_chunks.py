@@ -115,6 +115,19 @@ def test_a_first_chunk_of_an_earlier_message_with_the_same_uuid(
     assert (values(rows), losses) == ([VALUE], [])
 
 
+@pytest.mark.parametrize("parts", [1, 2, 3, 4, 5, 6, 7])
+@pytest.mark.parametrize("times_ms", [(5, 5, 5), (5, 6, 7)])
+def test_a_message_without_its_first_chunk_is_no_repetition_of_an_earlier_one(
+    times_ms: tuple[int, int, int], parts: int
+) -> None:
+    first, second, last = sent_at(*times_ms)
+    written = [*sent_at(1, 1, 1), damaged(first), second, last, second, last]
+    rows, losses = read(store(written), parts=parts)
+    assert values(rows) == [VALUE]
+    assert [loss.first for loss in losses] == [3, 5]
+    assert "no chunk 0" in str(losses[1])
+
+
 @pytest.mark.parametrize("parts", [1, 2, 4])
 def test_clients_that_send_each_chunk_with_its_own_time(parts: int) -> None:
     """As those for Java did up to version 2.7."""
