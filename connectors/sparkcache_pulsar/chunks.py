@@ -9,6 +9,9 @@ again. Any other chunk counts once if it is repeated. Chunks that follow the las
 and were sent at the time of a chunk before it, are repetitions, and are ignored. Other
 chunks that follow are of another message, whose first chunk is lost.
 
+A message that began before the topic's first entry was trimmed, not lost. If nothing
+before its first chunk in the topic is lost, that is where its missing chunks were.
+
 A uuid is made of the producer's name and a sequence id. A producer with a fixed name
 that starts again may count from the same sequence id, and so use a uuid again. Such
 messages differ in their publish time. Clients send all chunks of a message with one
@@ -76,14 +79,25 @@ class Chunks:
     def add(self, chunk: Chunk) -> list[Chunk] | None:
         """Add the next chunk of the topic.
 
-        Returns None unless this is the last chunk of its message. Otherwise returns
-        the message's chunks in order, up to the first missing one.
+        Returns None unless this is the last chunk of its message, and if the beginning
+        of the message was trimmed. Otherwise returns the message's chunks in order, up
+        to the first missing one.
         """
         arrivals = self._by_uuid.setdefault(chunk.uuid, _Arrivals(self._lost))
         if chunk.is_last and not arrivals.is_known:
             arrivals.follow(self._earlier.pop(chunk.uuid))
+        is_trimmed = self._is_trimmed(arrivals, chunk)
         arrived = arrivals.add(chunk)
-        return None if arrived is None else _in_order(arrived)
+        if arrived is None or is_trimmed:
+            return None
+        return _in_order(arrived)
+
+    def _is_trimmed(self, arrivals: _Arrivals, chunk: Chunk) -> bool:
+        """Return whether the next chunk's message began before the topic does."""
+        if arrivals.is_known or not self._earlier.is_exhausted:
+            return False
+        first = arrivals.first_with(chunk)
+        return first is not None and not self._lost.any_before(first)
 
 
 class LostEntries:
@@ -108,6 +122,11 @@ class LostEntries:
         start, stop = (Position(chunk.ledger, chunk.entry) for chunk in (first, last))
         before = bisect_left(self._ranges, (stop, stop))
         return before > 0 and self._ranges[before - 1][1] > start
+
+    def any_before(self, chunk: Chunk) -> bool:
+        """Return whether any entry before a chunk is lost."""
+        position = Position(chunk.ledger, chunk.entry)
+        return bool(self._ranges) and self._ranges[0][0] < position
 
 
 class MemoryBudget:
@@ -210,6 +229,15 @@ class _Arrivals:
         self.is_known, self._ended = True, frozenset(map(_sending, arrived))
         return arrived
 
+    def first_with(self, chunk: Chunk) -> Chunk | None:
+        """Return the first chunk of the next chunk's message; None if it was another.
+
+        That is, if the chunks so far are of another message than the next one.
+        """
+        if not self._chunks:
+            return chunk
+        return self._chunks[0] if self._continues(chunk) else None
+
     def follow(self, earlier: _Arrivals) -> None:
         """Add earlier chunks before those that have arrived, none of them the last."""
         chunks, self._chunks = self._chunks, earlier._chunks
@@ -229,9 +257,15 @@ class _Arrivals:
 
 
 class _EarlierChunks:
-    """Chunks in the runs before those that a task reads, as far as searched."""
+    """Chunks in the runs before those that a task reads, as far as searched.
+
+    Attributes:
+        is_exhausted: Whether the search has reached the topic's first entry.
+
+    """
 
     def __init__(self, before: RunsBefore, lost: LostEntries) -> None:
+        self.is_exhausted = False
         self._before = before
         self._lost = lost
         self._groups: Iterator[Iterator[DecodedRun]] | None = None
@@ -245,6 +279,7 @@ class _EarlierChunks:
                 self._groups = self._before()
             group = next(self._groups, None)
             if group is None:
+                self.is_exhausted = True
                 break
             self._search(group)
         return self._by_uuid.pop(uuid, _Arrivals(self._lost))

@@ -9,6 +9,7 @@ from sparkcache_pulsar import chunks, codecs
 from sparkcache_pulsar.testing import Codec, Entry, Message, bytes_field, varint_field
 
 from .resolving import read, single, values
+from .streaming import manifest
 from .topics import expected_rows, store
 
 VALUE = bytes(range(250)) * 4
@@ -69,7 +70,7 @@ def test_chunks_sent_again(order: list[int], messages: int, parts: int) -> None:
 
 @pytest.mark.parametrize("parts", [1, 2, 3])
 @pytest.mark.parametrize(
-    ("order", "missing"), [([1, 2], 0), ([0, 2], 1), ([2], 0), ([1, 0, 2], 1)]
+    ("order", "missing"), [([0, 2], 1), ([0, 1, 0, 2], 1), ([1, 0, 2], 1)]
 )
 def test_a_missing_chunk_is_a_loss_of_the_last_one(
     order: list[int], missing: int, parts: int
@@ -80,6 +81,30 @@ def test_a_missing_chunk_is_a_loss_of_the_last_one(
     assert (loss.first, loss.last) == (len(order) - 1, len(order) - 1)
     assert f"no chunk {missing}" in str(loss)
     assert loss.offset == 128 + sum(12 + len(entry) for entry in written[:-1])
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize("left", [1, 2])
+def test_a_message_that_began_before_the_topic_does_is_trimmed(
+    left: int, parts: int
+) -> None:
+    storage = MemoryStorage()
+    ledgers = range(7 - left, 7)
+    for ledger, chunk in zip(ledgers, THREE[-left:], strict=True):
+        store([chunk], ledger=ledger, storage=storage)
+    store([THREE[2], single(b"x").encode()], ledger=7, storage=storage)
+    for options in ({}, manifest(*ledgers, 7, isOffloaded=True)):
+        rows, losses = read(storage, options, parts=parts)
+        assert (values(rows), losses) == ([b"x"], [])
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3])
+def test_a_first_chunk_that_a_lost_entry_may_have_been(parts: int) -> None:
+    written = [damaged(single(b"x").encode()), *THREE[1:]]
+    rows, losses = read(store(written), parts=parts)
+    assert not rows
+    assert [loss.first for loss in losses] == [0, 2]
+    assert "no chunk 0" in str(losses[1])
 
 
 def test_a_damaged_chunk_is_a_loss_and_so_is_its_message() -> None:
