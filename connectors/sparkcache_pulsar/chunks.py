@@ -39,7 +39,7 @@ from sparkcache_pulsar import codecs, parts
 from sparkcache_pulsar.faults import DamagedMessageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from sparkcache.connector import DecodedRun
     from sparkcache.model import Loss
@@ -61,11 +61,14 @@ class Chunks:
 
     Args:
         before: Yields the runs before the first run whose chunks are added.
+        missing: Returns the losses of entries that are in no run.
 
     """
 
-    def __init__(self, before: RunsBefore) -> None:
-        self._lost = LostEntries()
+    def __init__(
+        self, before: RunsBefore, missing: Callable[[], Iterable[Loss]]
+    ) -> None:
+        self._lost = LostEntries(missing)
         self._by_uuid: dict[bytes, _Arrivals] = {}
         self._earlier = _EarlierChunks(before, self._lost)
 
@@ -101,9 +104,15 @@ class Chunks:
 
 
 class LostEntries:
-    """The entries of a topic that are lost, as far as its runs were read."""
+    """The entries of a topic that are lost, as far as its runs were read.
 
-    def __init__(self) -> None:
+    Args:
+        missing: Returns the losses of entries that are in no run.
+
+    """
+
+    def __init__(self, missing: Callable[[], Iterable[Loss]]) -> None:
+        self._missing: Callable[[], Iterable[Loss]] | None = missing
         self._ranges: list[tuple[Position, Position]] = []
 
     def __repr__(self) -> str:
@@ -120,13 +129,22 @@ class LostEntries:
     def between(self, first: Chunk, last: Chunk) -> bool:
         """Return whether any entry between two chunks is lost."""
         start, stop = (Position(chunk.ledger, chunk.entry) for chunk in (first, last))
-        before = bisect_left(self._ranges, (stop, stop))
-        return before > 0 and self._ranges[before - 1][1] > start
+        ranges = self._all()
+        before = bisect_left(ranges, (stop, stop))
+        return before > 0 and ranges[before - 1][1] > start
 
     def any_before(self, chunk: Chunk) -> bool:
         """Return whether any entry before a chunk is lost."""
         position = Position(chunk.ledger, chunk.entry)
-        return bool(self._ranges) and self._ranges[0][0] < position
+        ranges = self._all()
+        return bool(ranges) and ranges[0][0] < position
+
+    def _all(self) -> list[tuple[Position, Position]]:
+        """Return the ranges in order; few tasks need those of entries in no run."""
+        if self._missing is not None:
+            self.add(self._missing())
+            self._missing = None
+        return self._ranges
 
 
 class MemoryBudget:

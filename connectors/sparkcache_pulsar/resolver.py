@@ -47,9 +47,9 @@ class Resolver(connectors.Resolver):
         settings = reading(decoding)
         self._values = settings.values
         self._isolation = settings.isolation
-        self._chunks = Chunks(surrounding.before)
+        self._chunks = Chunks(surrounding.before, surrounding.losses)
         self._budget = MemoryBudget()
-        self._transactions = Transactions(surrounding.after)
+        self._transactions = Transactions(surrounding.after, surrounding.losses)
         self._undecided: list[Loss] = []
         self._has_warned = False
 

@@ -21,17 +21,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from sparkcache.arrays import Ints
-    from sparkcache.connector import Connector
-    from sparkcache.model import Extent, Ledger
+    from sparkcache.connector import Connector, Snapshot
+    from sparkcache.model import Extent, Ledger, Loss
 
 
 class ExtentIndex:
-    """The extents of a topic at the time of planning.
+    """The extents of a topic at the time of planning, and its losses.
 
     Every task carries the index and few use it, so it is unpacked on access.
     """
 
-    def __init__(self, ledgers: Sequence[LedgerMap]) -> None:
+    def __init__(
+        self, ledgers: Sequence[LedgerMap], losses: Sequence[Loss] = ()
+    ) -> None:
         extents = [extent for ledger_map in ledgers for extent in ledger_map.extents]
         kinds = groupby((type(extent), extent.ranges) for extent in extents)
         unpacked = (
@@ -43,20 +45,28 @@ class ExtentIndex:
             ),
         )
         self._packed = zlib.compress(pickle.dumps(unpacked), 1)
+        self._losses = zlib.compress(pickle.dumps(tuple(losses)), 1) if losses else b""
 
     @classmethod
-    def for_tasks(
-        cls, connector: Connector, ledgers: Sequence[LedgerMap]
-    ) -> ExtentIndex:
+    def for_tasks(cls, connector: Connector, snapshot: Snapshot) -> ExtentIndex:
         """Return the index for tasks; empty if their resolvers read no other runs."""
-        return cls(ledgers if connector.needs_surrounding_runs else ())
+        if not connector.needs_surrounding_runs:
+            return cls(())
+        return cls(snapshot.ledgers, snapshot.losses)
 
     def __repr__(self) -> str:
-        return f"ExtentIndex({len(self._packed)} bytes)"
+        return f"ExtentIndex({len(self._packed) + len(self._losses)} bytes)"
 
     def extents(self) -> list[tuple[Ledger, Extent, int]]:
         """Return all extents in order, with the stored bytes before each."""
         return list(extent_offsets(self._ledgers()))
+
+    def losses(self) -> Sequence[Loss]:
+        """Return the losses of the topic's snapshot."""
+        if not self._losses:
+            return ()
+        losses: Sequence[Loss] = pickle.loads(zlib.decompress(self._losses))  # noqa: S301
+        return losses
 
     def _ledgers(self) -> Iterator[LedgerMap]:
         packed = zlib.decompress(self._packed)

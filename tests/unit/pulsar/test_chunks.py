@@ -99,6 +99,17 @@ def test_a_message_that_began_before_the_topic_does_is_trimmed(
 
 
 @pytest.mark.parametrize("parts", [1, 2, 3])
+def test_a_first_chunk_in_a_lost_ledger(parts: int) -> None:
+    storage = MemoryStorage()
+    store([single(b"x").encode()], ledger=7, storage=storage)
+    store(THREE[1:], ledger=9, storage=storage)
+    options = manifest(7, 8, 9, isOffloaded=True) | {"failOnDataLoss": "false"}
+    rows, (loss,) = read(storage, options, parts=parts)
+    assert values(rows) == [b"x"]
+    assert (loss.ledger, loss.first) == (9, 1)
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3])
 def test_a_first_chunk_that_a_lost_entry_may_have_been(parts: int) -> None:
     written = [damaged(single(b"x").encode()), *THREE[1:]]
     rows, losses = read(store(written), parts=parts)
