@@ -135,9 +135,7 @@ class Resolver(connectors.Resolver):
         undecided = pc.equal(states, State.UNDECIDED).fill_null(False).to_numpy(False)
         undecided &= no_outcome
         if undecided.any() and (lost := self._transactions.loss_after(key)) is not None:
-            found = (
-                f"no end, and entries {lost.ledger}:{lost.first}-{lost.last} are lost"
-            )
+            found = f"no end, and {lost.entries} are lost"
             losses += _without_end(batch, undecided, key, lost.uri, lost.offset, found)
         elif undecided.any():
             uri, found = key.ledger.object.uri, "no end in any ledger offloaded so far"
