@@ -97,7 +97,7 @@ class Chunks:
 
     def _is_trimmed(self, arrivals: _Arrivals, chunk: Chunk) -> bool:
         """Return whether the next chunk's message began before the topic does."""
-        if arrivals.is_known or not self._earlier.is_exhausted:
+        if not (arrivals.begins_before and self._earlier.is_exhausted):
             return False
         first = arrivals.first_with(chunk)
         return first is not None and not self._lost.any_before(first)
@@ -169,8 +169,8 @@ class MemoryBudget:
         self._stored_bytes, self._taken_bytes = stored_bytes, size_bytes
 
 
-def assemble(count: int, chunks: list[Chunk], budget: MemoryBudget) -> bytes:
-    """Return the payload of a message of `count` chunks.
+def assemble(count: int, chunks: list[Chunk], budget: MemoryBudget) -> bytes | None:
+    """Return the payload of a message of `count` chunks; None if it is a tombstone.
 
     Raises DamagedMessageError.
     """
@@ -180,7 +180,10 @@ def assemble(count: int, chunks: list[Chunk], budget: MemoryBudget) -> bytes:
             f"no chunk {len(chunks)} before the last one",
         )
     last = chunks[-1]
-    stored_bytes = sum(len(chunk.data) for chunk in chunks)
+    pieces = [chunk.data for chunk in chunks if chunk.data is not None]
+    if len(pieces) < count:
+        return None
+    stored_bytes = sum(map(len, pieces))
     is_plain = last.codec == codecs.NONE
     size_bytes = stored_bytes if is_plain else last.decoded_bytes
     if size_bytes > codecs.MAX_PAYLOAD_BYTES:
@@ -189,7 +192,7 @@ def assemble(count: int, chunks: list[Chunk], budget: MemoryBudget) -> bytes:
             f"a message of {size_bytes} bytes",
         )
     budget.take(stored_bytes, size_bytes)
-    data = b"".join(chunk.data for chunk in chunks)
+    data = b"".join(pieces)
     if is_plain:
         return data
     target = np.empty(last.decoded_bytes, np.uint8)
@@ -219,12 +222,15 @@ class _Arrivals:
     """The chunks with one uuid that have arrived, of the message that is not complete.
 
     Attributes:
-        is_known: Whether no earlier chunk with this uuid matters.
+        is_known: Whether no earlier chunk with this uuid matters. Until then, nothing
+            says which chunks are of one message.
+        begins_before: Whether their message may begin before them.
 
     """
 
     def __init__(self, lost: LostEntries) -> None:
         self.is_known = False
+        self.begins_before = True
         self._lost = lost
         self._chunks: list[Chunk] = []
         self._ended: frozenset[_Sending] = frozenset()  # of the complete message
@@ -236,15 +242,17 @@ class _Arrivals:
         """Add a chunk to its message; return all its chunks if this is the last one."""
         if chunk.number == 0:
             self.is_known, self._chunks, self._ended = True, [], frozenset()
+            self.begins_before = False
         elif _sending(chunk) in self._ended:
             return None
-        elif self._chunks and not self._continues(chunk):
-            self.is_known, self._chunks = True, []
+        elif self.is_known and self._chunks and not self._continues(chunk):
+            self.begins_before, self._chunks = False, []
         self._chunks.append(chunk)
         if not chunk.is_last:
             return None
         arrived, self._chunks = self._chunks, []
         self.is_known, self._ended = True, frozenset(map(_sending, arrived))
+        self.begins_before = False
         return arrived
 
     def first_with(self, chunk: Chunk) -> Chunk | None:
@@ -260,8 +268,16 @@ class _Arrivals:
         """Add earlier chunks before those that have arrived, none of them the last."""
         chunks, self._chunks = self._chunks, earlier._chunks
         self.is_known, self._ended = earlier.is_known, earlier._ended
+        self.begins_before = earlier.begins_before
         for chunk in chunks:
             self.add(chunk)
+
+    def settle(self) -> None:
+        """Assign the chunks to messages, since no earlier ones can be found."""
+        if not self.is_known:
+            chunks, self._chunks, self.is_known = self._chunks, [], True
+            for chunk in chunks:
+                self.add(chunk)
 
     def _continues(self, chunk: Chunk) -> bool:
         """Return whether a chunk is of the same message as those before it."""
@@ -300,7 +316,9 @@ class _EarlierChunks:
                 self.is_exhausted = True
                 break
             self._search(group)
-        return self._by_uuid.pop(uuid, _Arrivals(self._lost))
+        arrivals = self._by_uuid.pop(uuid, _Arrivals(self._lost))
+        arrivals.settle()
+        return arrivals
 
     def _is_known(self, uuid: bytes) -> bool:
         return uuid in self._by_uuid and self._by_uuid[uuid].is_known

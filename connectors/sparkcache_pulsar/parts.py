@@ -53,7 +53,7 @@ class Chunk(NamedTuple):
         codec: Codec of the assembled message.
         decoded_bytes: Size of the decompressed message; 0 if not stated.
         offset: Offset of its entry in the object.
-        data: Its bytes.
+        data: Its bytes; None if its message is a tombstone.
 
     """
 
@@ -68,7 +68,7 @@ class Chunk(NamedTuple):
     codec: int
     decoded_bytes: int
     offset: int
-    data: bytes
+    data: bytes | None
 
     @property
     def is_last(self) -> bool:
@@ -99,6 +99,7 @@ def columns(
     lanes = entry[rows]
     uuid = metadata.ranges[fields.UUID]
     data = messages.buffer.data
+    is_tombstone = metadata.numbers[fields.NULL_VALUE].is_true
     sizes = metadata.numbers[fields.UNCOMPRESSED_SIZE].signed
     chunks: list[dict[str, object] | None] = [None] * len(entry)
     for row, lane in zip(rows.tolist(), lanes.tolist(), strict=True):
@@ -111,7 +112,7 @@ def columns(
             "codec": int(metadata.numbers[fields.COMPRESSION].signed[lane]),
             "decoded_bytes": int(sizes[lane]),
             "offset": offsets[lane],
-            "data": bytes(data[start : start + length]),
+            "data": None if is_tombstone[lane] else bytes(data[start : start + length]),
         }
     marker = metadata.numbers[fields.MARKER_TYPE].value[entry]
     committed = np.packbits(marker == fields.TXN_COMMIT, bitorder="little")

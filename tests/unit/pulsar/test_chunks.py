@@ -182,6 +182,19 @@ def test_clients_that_send_each_chunk_with_its_own_time(parts: int) -> None:
     assert [loss.first for loss in losses] == [1, 3]
 
 
+@pytest.mark.parametrize("parts", range(1, 9))
+def test_repetitions_with_times_of_their_own_and_damage(parts: int) -> None:
+    """They are repetitions however few of the earlier chunks a task reads."""
+    entry = [
+        single(VALUE, publish_time_ms=number).encode_chunks(250, "m")[number]
+        for number in range(4)
+    ]
+    written = [*entry, entry[2], damaged(entry[3]), *entry[1:]]
+    rows, losses = read(store(written), parts=parts)
+    assert values(rows) == [VALUE]
+    assert [loss.first for loss in losses] == [5]
+
+
 def test_chunks_that_do_not_decompress_are_a_loss() -> None:
     written = single(VALUE, codec=Codec.ZSTD).encode_chunks(100, "m")
     other = single(VALUE * 2, codec=Codec.ZSTD).encode_chunks(100, "m")
@@ -201,6 +214,16 @@ def test_a_size_beyond_int64_says_nothing_of_chunks_that_are_plain() -> None:
     size = varint_field(9, 2**64 - 1)
     rows, losses = read(store([chunk_of(b"x", 0, size), chunk_of(b"y", 1, size)]))
     assert (values(rows), losses) == ([b"xy"], [])
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_a_message_of_chunks_without_a_value(parts: int) -> None:
+    no_value = varint_field(25, 1)
+    chunks = [chunk_of(b"", number, no_value) for number in (0, 1)]
+    rows, losses = read(store(chunks), parts=parts)
+    assert (values(rows), losses) == ([None], [])
+    rows, losses = read(store(chunks), {"valueSchema": "INT32"}, parts=parts)
+    assert (values(rows), losses) == ([None], [])
 
 
 def test_chunks_that_are_more_than_they_said(monkeypatch: pytest.MonkeyPatch) -> None:
