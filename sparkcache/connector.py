@@ -283,6 +283,9 @@ class SurroundingRuns(Protocol):
         Raises SourceError.
         """
 
+    def losses(self) -> Sequence[Loss]:
+        """Return the losses of the topic's snapshot, whose entries are in no run."""
+
 
 class Resolver(ABC):
     """Resolves the runs that one task reads, in order, to rows."""

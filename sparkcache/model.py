@@ -157,6 +157,10 @@ class Slot(NamedTuple):
     offset: int = 0
 
 
+UNKNOWN_END = (1 << 63) - 1
+"""The last entry of a loss that reaches to the end of a ledger of unknown length."""
+
+
 @dataclass(frozen=True, slots=True)
 class Loss:
     """A range of entries that cannot be delivered, and the reason.
@@ -164,9 +168,9 @@ class Loss:
     Attributes:
         uri: The object that stores the entries.
         offset: Offset in the object at which the problem begins, in bytes.
-        ledger: The ledger's id.
+        ledger: The ledger's id; negative if unknown.
         first: The first lost entry.
-        last: The last lost entry, inclusive.
+        last: The last lost entry, inclusive; may be UNKNOWN_END.
         expected: What should be stored there.
         found: What is stored there.
 
@@ -180,10 +184,21 @@ class Loss:
     expected: str
     found: str
 
+    @property
+    def entries(self) -> str:
+        """The entries in words, such as `entries 7:0-4`."""
+        if self.ledger < 0:
+            return "all entries of an unknown ledger"
+        if self.last < UNKNOWN_END:
+            return f"entries {self.ledger}:{self.first}-{self.last}"
+        if self.first == 0:
+            return f"all entries of ledger {self.ledger}"
+        return f"all entries from {self.ledger}:{self.first} on"
+
     def __str__(self) -> str:
         return (
-            f"entries {self.ledger}:{self.first}-{self.last} lost: {self.uri} at byte "
-            f"{self.offset}: expected {self.expected}, found {self.found}"
+            f"{self.entries} lost: {self.uri} at byte {self.offset}: expected "
+            f"{self.expected}, found {self.found}"
         )
 
 

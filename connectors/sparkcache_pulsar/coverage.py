@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from sparkcache.connector import LedgerMap
 from sparkcache.errors import SourceError
-from sparkcache.model import Loss
+from sparkcache.model import UNKNOWN_END, Loss
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -133,19 +133,20 @@ def _preferred(sound: Sequence[Upload], listed: Listed | None) -> Upload:
 
 
 def unreadable(upload: Upload) -> Missing:
-    """Return the entries of an unreadable upload, as far as its index is known."""
+    """Return the entries of an unreadable upload; all entries if it has no index."""
     assert upload.fault is not None
     first = upload.extents[0].first if upload.extents else 0
-    last = upload.extents[-1].last if upload.extents else 0
+    last = upload.extents[-1].last if upload.extents else UNKNOWN_END
     return Missing(upload.ledger, first, last, upload.fault)
 
 
 def _all_lost(broken: Sequence[Upload], listed: Listed | None) -> Iterator[Missing]:
-    """Yield a whole ledger as missing; the manifest may list more than an index."""
-    missing = unreadable(broken[0])
-    if listed and listed.is_offloaded:
-        missing = replace(missing, last=max(missing.last, listed.entries - 1))
-    yield missing
+    """Yield a whole ledger as missing, up to the last entry that is known of it."""
+    known = [upload.extents[-1].last for upload in broken if upload.extents]
+    if listed and listed.entries:
+        known.append(listed.entries - 1)
+    last = max(known, default=UNKNOWN_END)
+    yield replace(unreadable(broken[0]), first=0, last=last)
 
 
 def _truncated(piece: Upload, last: int) -> Upload:
@@ -220,5 +221,7 @@ def _missing(pieces: Sequence[Upload], root: str, first: int, last: int) -> Miss
 def not_stored(root: str, ledger: int, first: int, last: int) -> Missing:
     """Return entries as missing that should be in the bucket, but are in no object."""
     expected = f"entries {first} to {last} of ledger {ledger}"
+    if last == UNKNOWN_END:
+        expected = f"all entries of ledger {ledger}"
     fault = SourceError(root, expected=expected, found="no object with these entries")
     return Missing(ledger, first, last, fault)

@@ -23,7 +23,7 @@ from cachetools import LRUCache
 from sparkcache import connector as connectors
 from sparkcache.connector import LedgerMap, Snapshot
 from sparkcache.errors import ConfigError, NoSuchTopicError
-from sparkcache.model import Ledger, qualified_topic
+from sparkcache.model import UNKNOWN_END, Ledger, qualified_topic
 from sparkcache.progress import steps
 from sparkcache_pulsar import frames, names, unfolding
 from sparkcache_pulsar.coverage import Missing, cover, not_stored, unreadable
@@ -168,7 +168,7 @@ class Catalog(connectors.Catalog):
                 listed.is_offloaded or (listed.entries and ledger < newest)
             ):
                 # A ledger not offloaded is missing only if a later one is offloaded.
-                end = max(listed.entries - 1, 0)
+                end = listed.entries - 1 if listed.entries else UNKNOWN_END
                 contents.missing.append(not_stored(root, ledger, 0, end))
         if manifest is None or contents.missing:
             contents.missing += map(unreadable, listing.without_ledger)

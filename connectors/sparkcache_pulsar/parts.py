@@ -44,26 +44,31 @@ class Chunk(NamedTuple):
         ledger: Its ledger.
         entry: Its entry.
         message_id: Its message id, as if it were a message.
+        sequence_id: The same for all chunks of a message.
+        publish_time: When it was sent; None if that is no time. Most clients send all
+            chunks of a message with the same time.
         uuid: The same for all chunks of a message.
         number: Its index among the chunks, from 0.
         chunks: Number of chunks of the message.
         codec: Codec of the assembled message.
         decoded_bytes: Size of the decompressed message; 0 if not stated.
         offset: Offset of its entry in the object.
-        data: Its bytes.
+        data: Its bytes; None if its message is a tombstone.
 
     """
 
     ledger: int
     entry: int
     message_id: bytes
+    sequence_id: int
+    publish_time: int | None
     uuid: bytes
     number: int
     chunks: int
     codec: int
     decoded_bytes: int
     offset: int
-    data: bytes
+    data: bytes | None
 
     @property
     def is_last(self) -> bool:
@@ -94,6 +99,7 @@ def columns(
     lanes = entry[rows]
     uuid = metadata.ranges[fields.UUID]
     data = messages.buffer.data
+    is_tombstone = metadata.numbers[fields.NULL_VALUE].is_true
     sizes = metadata.numbers[fields.UNCOMPRESSED_SIZE].signed
     chunks: list[dict[str, object] | None] = [None] * len(entry)
     for row, lane in zip(rows.tolist(), lanes.tolist(), strict=True):
@@ -106,7 +112,7 @@ def columns(
             "codec": int(metadata.numbers[fields.COMPRESSION].signed[lane]),
             "decoded_bytes": int(sizes[lane]),
             "offset": offsets[lane],
-            "data": bytes(data[start : start + length]),
+            "data": None if is_tombstone[lane] else bytes(data[start : start + length]),
         }
     marker = metadata.numbers[fields.MARKER_TYPE].value[entry]
     committed = np.packbits(marker == fields.TXN_COMMIT, bitorder="little")
@@ -128,12 +134,13 @@ def chunks_of(batch: pa.RecordBatch) -> Iterator[tuple[int, Chunk]]:
     if column.null_count == len(column):
         return
     rows = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
-    names = ["__ledgerId", "__entryId", "__messageId", CHUNK]
+    names = ["__ledgerId", "__entryId", "__messageId", "__sequenceId", CHUNK]
     for row in rows.tolist():
-        ledger, entry, message_id, chunk = (
+        ledger, entry, message_id, sequence_id, chunk = (
             batch.column(name)[row].as_py() for name in names
         )
-        yield row, Chunk(ledger, entry, message_id, **chunk)
+        publish_time = batch.column("__publishTime")[row].value
+        yield row, Chunk(ledger, entry, message_id, sequence_id, publish_time, **chunk)
 
 
 def outcomes_of(batch: pa.RecordBatch) -> Iterator[tuple[str, bool]]:

@@ -47,9 +47,9 @@ class Resolver(connectors.Resolver):
         settings = reading(decoding)
         self._values = settings.values
         self._isolation = settings.isolation
-        self._chunks = Chunks(surrounding.before)
+        self._chunks = Chunks(surrounding.before, surrounding.losses)
         self._budget = MemoryBudget()
-        self._transactions = Transactions(surrounding.after)
+        self._transactions = Transactions(surrounding.after, surrounding.losses)
         self._undecided: list[Loss] = []
         self._has_warned = False
 
@@ -59,6 +59,7 @@ class Resolver(connectors.Resolver):
     def resolve(self, key: RunKey, run: DecodedRun) -> DecodedRun:
         """Return the rows of the next run that the task reads."""
         self._transactions.learn(key, run)
+        self._chunks.learn(run.losses)
         if not any(map(parts.has_columns, run.batches)):
             return run
         batches: list[pa.RecordBatch] = []
@@ -134,9 +135,7 @@ class Resolver(connectors.Resolver):
         undecided = pc.equal(states, State.UNDECIDED).fill_null(False).to_numpy(False)
         undecided &= no_outcome
         if undecided.any() and (lost := self._transactions.loss_after(key)) is not None:
-            found = (
-                f"no end, and entries {lost.ledger}:{lost.first}-{lost.last} are lost"
-            )
+            found = f"no end, and {lost.entries} are lost"
             losses += _without_end(batch, undecided, key, lost.uri, lost.offset, found)
         elif undecided.any():
             uri, found = key.ledger.object.uri, "no end in any ledger offloaded so far"

@@ -10,14 +10,16 @@ transactions are left out.
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Protocol
 
 from sparkcache.model import Position
 from sparkcache_pulsar import parts
 from sparkcache_pulsar.isolation import State
+from sparkcache_pulsar.uploads import NO_LEDGER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from sparkcache.connector import DecodedRun
     from sparkcache.model import Loss, RunKey
@@ -35,11 +37,15 @@ class Transactions:
 
     Args:
         runs_after: Yields the runs after a run.
+        missing: Returns the losses of entries that are in no run.
 
     """
 
-    def __init__(self, runs_after: RunsAfter) -> None:
+    def __init__(
+        self, runs_after: RunsAfter, missing: Callable[[], Iterable[Loss]]
+    ) -> None:
         self._runs_after = runs_after
+        self._missing = missing
         self._committed: dict[str, bool] = {}
         self._losses: list[Loss] = []
         self._ahead: Iterator[tuple[RunKey, DecodedRun]] | None = None
@@ -70,10 +76,15 @@ class Transactions:
         return State.COMMITTED if committed else State.ABORTED
 
     def loss_after(self, key: RunKey) -> Loss | None:
-        """Return a loss after the start of a run, which may include missing markers."""
+        """Return a loss after the start of a run, which may include missing markers.
+
+        The ledger of a loss may be unknown.
+        """
         begin = key.ledger.id, key.run.first
-        losses = (loss for loss in self._losses if (loss.ledger, loss.last) >= begin)
-        return next(losses, None)
+        for loss in chain(self._losses, self._missing()):
+            if loss.ledger == NO_LEDGER or (loss.ledger, loss.last) >= begin:
+                return loss
+        return None
 
     def _record(self, key: RunKey, run: DecodedRun) -> None:
         self._losses += run.losses

@@ -76,8 +76,11 @@ class Values:
             value_columns = [array.filter(pa.array(keep)) for array in value_columns]
         return messages, value_columns
 
-    def payload_columns(self, payload: bytes, key: pa.Array) -> list[pa.Array]:
-        """Return the value columns of one payload; raises DamagedMessageError."""
+    def payload_columns(self, payload: bytes | None, key: pa.Array) -> list[pa.Array]:
+        """Return the value columns of one payload; raises DamagedMessageError.
+
+        The payload is None for a tombstone.
+        """
         payloads = pa.array([payload], pa.binary())
         decoded = self._decode_part(
             payloads, key if self._spec.encoding == SEPARATED else None

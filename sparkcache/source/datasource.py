@@ -116,7 +116,7 @@ class _Reader(DataSourceReader):
             for name in steps(names, f"Planning {scan.root}", "topics", len(names))
         ]
         self._indexes = {
-            consumer.topic: ExtentIndex.for_tasks(connector, snapshot.ledgers)
+            consumer.topic: ExtentIndex.for_tasks(connector, snapshot)
             for consumer, snapshot in self._snapshots
         }
 

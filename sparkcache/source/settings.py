@@ -101,8 +101,7 @@ def report(losses: Iterable[Loss], consumer: Consumer, *, fail: bool) -> None:
                 loss.uri,
                 offset=loss.offset,
                 expected=loss.expected,
-                found=f"{loss.found} (entries {loss.ledger}:{loss.first}-{loss.last}; "
-                "failOnDataLoss=false skips them)",
+                found=f"{loss.found} ({loss.entries}; failOnDataLoss=false skips them)",
             )
         _log.warning("%s", loss)
 

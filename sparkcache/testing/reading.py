@@ -104,14 +104,19 @@ def resolved_rows(
     options: Mapping[str, str] | None = None,
     *,
     parts: int = 1,
+    missing: Sequence[Loss] = (),
 ) -> tuple[list[dict[str, Any]], list[Loss]]:
-    """Return the rows of a topic's runs, resolved by `parts` tasks."""
+    """Return the rows of a topic's runs, resolved by `parts` tasks.
+
+    `missing` are the losses of the topic's snapshot.
+    """
     rows: list[dict[str, Any]] = []
     losses: list[Loss] = []
     for part in range(parts):
         start = len(runs) * part // parts
         stop = len(runs) * (part + 1) // parts
-        resolver = connector.resolver(decoding, options or {}, RunsAround(runs, start))
+        around = RunsAround(runs, start, missing)
+        resolver = connector.resolver(decoding, options or {}, around)
         for key, decoded in runs[start:stop]:
             resolved = resolver.resolve(key, decoded)
             for batch in resolved.batches:
@@ -124,9 +129,15 @@ def resolved_rows(
 class RunsAround:
     """Surrounding runs of those from `start` on; see `connector.SurroundingRuns`."""
 
-    def __init__(self, runs: Sequence[tuple[RunKey, DecodedRun]], start: int) -> None:
+    def __init__(
+        self,
+        runs: Sequence[tuple[RunKey, DecodedRun]],
+        start: int,
+        losses: Sequence[Loss] = (),
+    ) -> None:
         self._runs = runs
         self._start = start
+        self._losses = losses
 
     def before(self) -> Iterator[Iterator[DecodedRun]]:
         """Yield the runs before `start`, backwards, each in a group of its own."""
@@ -137,3 +148,7 @@ class RunsAround:
         """Yield the runs after `key`, in order."""
         keys = [key for key, _ in self._runs]
         yield from self._runs[keys.index(key) + 1 :]
+
+    def losses(self) -> Sequence[Loss]:
+        """Return the losses of the topic's snapshot."""
+        return self._losses

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from sparkcache.connector import ByteStream, RawRun, Storage
-    from sparkcache.model import Extent
+    from sparkcache.model import Extent, Loss
 
 
 class Least(Connector):
@@ -142,6 +142,9 @@ class Nothing:
 
     def after(self, key: RunKey) -> Iterator[tuple[RunKey, DecodedRun]]:
         return iter(())
+
+    def losses(self) -> Sequence[Loss]:
+        return ()
 
 
 @pytest.mark.parametrize("option", ["startingTime", "endingTime"])

@@ -1,4 +1,4 @@
-"""Names of topics with their roots: two topics never have the same."""
+"""Names of topics with their roots, of which no two have the same; and losses."""
 
 from __future__ import annotations
 
@@ -7,7 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkcache.demand import Consumer
-from sparkcache.model import is_named, qualified_topic, topic_and_root
+from sparkcache.model import (
+    UNKNOWN_END,
+    Loss,
+    is_named,
+    qualified_topic,
+    topic_and_root,
+)
 
 texts = st.text(st.sampled_from("#%23/ab"), max_size=6)
 
@@ -40,3 +46,20 @@ def test_a_sign_in_a_root_is_not_taken_for_that_before_the_name() -> None:
     assert len(topics) == 2
     usual = qualified_topic("persistent://t/n/orders", "s3://bucket")
     assert usual == "s3://bucket#persistent://t/n/orders"
+
+
+@pytest.mark.parametrize(
+    ("ledger", "first", "last", "entries"),
+    [
+        (7, 0, 4, "entries 7:0-4"),
+        (7, 0, UNKNOWN_END, "all entries of ledger 7"),
+        (7, 3, UNKNOWN_END, "all entries from 7:3 on"),
+        (-1, 0, UNKNOWN_END, "all entries of an unknown ledger"),
+    ],
+)
+def test_the_entries_of_a_loss(
+    ledger: int, first: int, last: int, entries: str
+) -> None:
+    assert str(Loss("u", 9, ledger, first, last, "a", "b")) == (
+        f"{entries} lost: u at byte 9: expected a, found b"
+    )

@@ -12,18 +12,19 @@ from itertools import accumulate, groupby, islice, repeat
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
 from sparkcache.connector import LedgerMap
-from sparkcache.model import Ledger, ObjectId
+from sparkcache.model import Ledger, Loss, ObjectId
 from sparkcache.source.batch.partitions import extent_offsets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from sparkcache.arrays import Ints
-    from sparkcache.connector import Connector
+    from sparkcache.connector import Connector, Snapshot
     from sparkcache.model import Extent
 
 _LEDGER = pa.schema(
@@ -42,12 +43,14 @@ _MINIMUM = b"minimum"
 
 
 class ExtentIndex:
-    """The extents of a topic at the time of planning.
+    """The extents of a topic at the time of planning, and its losses.
 
     Every task carries the index and few use it, so it is unpacked on access.
     """
 
-    def __init__(self, ledgers: Sequence[LedgerMap]) -> None:
+    def __init__(
+        self, ledgers: Sequence[LedgerMap], losses: Sequence[Loss] = ()
+    ) -> None:
         extents = [extent for ledger_map in ledgers for extent in ledger_map.extents]
         self._kinds = tuple(dict.fromkeys(map(type, extents)))
         self._packed = b""
@@ -58,20 +61,27 @@ class ExtentIndex:
             )
             batch = _ledger_columns(ledgers).append_column("extents", lists)
             self._packed = _compressed(batch)
+        self._losses = msgspec.msgpack.encode(losses) if losses else b""
 
     @classmethod
-    def for_tasks(
-        cls, connector: Connector, ledgers: Sequence[LedgerMap]
-    ) -> ExtentIndex:
+    def for_tasks(cls, connector: Connector, snapshot: Snapshot) -> ExtentIndex:
         """Return the index for tasks; empty if their resolvers read no other runs."""
-        return cls(ledgers if connector.needs_surrounding_runs else ())
+        if not connector.needs_surrounding_runs:
+            return cls(())
+        return cls(snapshot.ledgers, snapshot.losses)
 
     def __repr__(self) -> str:
-        return f"ExtentIndex({len(self._packed)} bytes)"
+        return f"ExtentIndex({len(self._packed) + len(self._losses)} bytes)"
 
     def extents(self) -> list[tuple[Ledger, Extent, int]]:
         """Return all extents in order, with the stored bytes before each."""
         return list(extent_offsets(self._ledgers()))
+
+    def losses(self) -> Sequence[Loss]:
+        """Return the losses of the topic's snapshot."""
+        if not self._losses:
+            return ()
+        return msgspec.msgpack.decode(self._losses, type=tuple[Loss, ...])
 
     def _ledgers(self) -> Iterator[LedgerMap]:
         if not self._packed:

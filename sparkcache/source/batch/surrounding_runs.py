@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sparkcache.connector import DecodedRun
     from sparkcache.demand import Consumer
     from sparkcache.fetch import Scan
-    from sparkcache.model import Extent, Ledger, Run, RunKey
+    from sparkcache.model import Extent, Ledger, Loss, Run, RunKey
     from sparkcache.source.batch.extent_index import ExtentIndex
     from sparkcache.source.settings import TaskSettings
 
@@ -82,6 +82,10 @@ class SurroundingRuns:
                 ledger, extent, tuple(runs), start, len(runs), topic_offset
             )
             yield from self._read(run_slice)
+
+    def losses(self) -> Sequence[Loss]:
+        """Return the losses of the topic's snapshot."""
+        return self.index.losses()
 
     def _runs(self, ledger: Ledger, extent: Extent) -> Sequence[Run]:
         connector = connectors.find(ledger.connector)

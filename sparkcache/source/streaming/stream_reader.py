@@ -143,7 +143,7 @@ class StreamReader(BatchReader):
             if ranges := stream_offsets.joined(spans, stored):
                 name = qualified_topic(topic, self.scan.root)
                 snapshot = view.snapshots[topic]
-                indexes[name] = ExtentIndex.for_tasks(connector, snapshot.ledgers)
+                indexes[name] = ExtentIndex.for_tasks(connector, snapshot)
                 snapshots += [(Consumer(name, *bounds), snapshot) for bounds in ranges]
         stream = self._plan.next((start, end), self._still_to_read(begin, view))
         packed_plan = packed(stream)

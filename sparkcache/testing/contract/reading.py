@@ -65,10 +65,10 @@ class Scan:
                 extents.append((ledger_map.ledger, extent))
                 times.append(self._times_us(run for _, run in found))
         self._check_prune(extents, times)
-        rows, losses = self._resolved(runs, 1)
+        rows, losses = self._resolved(runs, 1, snapshot.losses)
         for parts in {2, 3, len(runs)} - {0}:
             require(
-                is_same(self._resolved(runs, parts), (rows, losses)),
+                is_same(self._resolved(runs, parts, snapshot.losses), (rows, losses)),
                 "the rows are the same, however many tasks read a topic",
             )
         return rows, losses
@@ -194,14 +194,17 @@ class Scan:
     # A topic
 
     def _resolved(
-        self, runs: Sequence[tuple[RunKey, DecodedRun]], parts: int
+        self,
+        runs: Sequence[tuple[RunKey, DecodedRun]],
+        parts: int,
+        missing: Sequence[Loss],
     ) -> tuple[list[dict[str, Any]], list[Loss]]:
         """Return the rows and losses of runs that several tasks resolve."""
         rows: list[dict[str, Any]] = []
         losses: list[Loss] = []
         for part in range(parts):
             start, stop = len(runs) * part // parts, len(runs) * (part + 1) // parts
-            around: SurroundingRuns = RunsAround(runs, start)
+            around: SurroundingRuns = RunsAround(runs, start, missing)
             if not self.connector.needs_surrounding_runs:
                 around = _NoRuns()
             resolver = self.connector.resolver(self.decoding, self.options, around)
@@ -324,6 +327,9 @@ class _NoRuns:
         self,
         key: RunKey,  # noqa: ARG002
     ) -> Iterator[tuple[RunKey, DecodedRun]]:
+        raise AssertionError(_UNDECLARED)
+
+    def losses(self) -> Sequence[Loss]:
         raise AssertionError(_UNDECLARED)
 
 

@@ -100,7 +100,7 @@ def read(damaged: Damaged, case: Case) -> Found:
     except (SourceError, ConfigError) as error:
         found.error = error
     for loss in found.losses:
-        for entry in range(loss.first, min(loss.last, loss.first + 100_000) + 1):
+        for entry in range(loss.first, min(loss.last, loss.first + 10_000) + 1):
             place = loss.ledger, entry
             assert place not in found.lost or place not in damaged.entries, (
                 f"{place} is lost twice"

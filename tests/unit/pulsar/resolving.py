@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sparkcache.testing import MemoryStorage, decoded_runs, resolved_rows
+from sparkcache.testing import MemoryStorage, decoded_runs, discover, resolved_rows
 from sparkcache_pulsar import PulsarConnector
 from sparkcache_pulsar.testing import Entry, Message
 
@@ -29,8 +29,10 @@ def read(
     parts: int = 1,
 ) -> tuple[list[Row], list[Loss]]:
     options = options or {}
+    missing = discover(CONNECTOR, storage, TOPIC, options).losses
     runs = list(decoded_runs(CONNECTOR, storage, TOPIC, options, run_bytes=run_bytes))
-    return resolved_rows(CONNECTOR, runs, CONNECTOR.decoding(options), parts=parts)
+    decoding = CONNECTOR.decoding(options)
+    return resolved_rows(CONNECTOR, runs, decoding, parts=parts, missing=missing)
 
 
 def single(value: bytes, **fields: Any) -> Entry:

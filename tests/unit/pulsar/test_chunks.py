@@ -9,6 +9,7 @@ from sparkcache_pulsar import chunks, codecs
 from sparkcache_pulsar.testing import Codec, Entry, Message, bytes_field, varint_field
 
 from .resolving import read, single, values
+from .streaming import manifest
 from .topics import expected_rows, store
 
 VALUE = bytes(range(250)) * 4
@@ -69,7 +70,7 @@ def test_chunks_sent_again(order: list[int], messages: int, parts: int) -> None:
 
 @pytest.mark.parametrize("parts", [1, 2, 3])
 @pytest.mark.parametrize(
-    ("order", "missing"), [([1, 2], 0), ([0, 2], 1), ([2], 0), ([1, 0, 2], 1)]
+    ("order", "missing"), [([0, 2], 1), ([0, 1, 0, 2], 1), ([1, 0, 2], 1)]
 )
 def test_a_missing_chunk_is_a_loss_of_the_last_one(
     order: list[int], missing: int, parts: int
@@ -82,12 +83,116 @@ def test_a_missing_chunk_is_a_loss_of_the_last_one(
     assert loss.offset == 128 + sum(12 + len(entry) for entry in written[:-1])
 
 
+@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize("left", [1, 2])
+def test_a_message_that_began_before_the_topic_does_is_trimmed(
+    left: int, parts: int
+) -> None:
+    storage = MemoryStorage()
+    ledgers = range(7 - left, 7)
+    for ledger, chunk in zip(ledgers, THREE[-left:], strict=True):
+        store([chunk], ledger=ledger, storage=storage)
+    store([THREE[2], single(b"x").encode()], ledger=7, storage=storage)
+    for options in ({}, manifest(*ledgers, 7, isOffloaded=True)):
+        rows, losses = read(storage, options, parts=parts)
+        assert (values(rows), losses) == ([b"x"], [])
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3])
+def test_a_first_chunk_in_a_lost_ledger(parts: int) -> None:
+    storage = MemoryStorage()
+    store([single(b"x").encode()], ledger=7, storage=storage)
+    store(THREE[1:], ledger=9, storage=storage)
+    options = manifest(7, 8, 9, isOffloaded=True) | {"failOnDataLoss": "false"}
+    rows, (loss,) = read(storage, options, parts=parts)
+    assert values(rows) == [b"x"]
+    assert (loss.ledger, loss.first) == (9, 1)
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3])
+def test_a_first_chunk_that_a_lost_entry_may_have_been(parts: int) -> None:
+    written = [damaged(single(b"x").encode()), *THREE[1:]]
+    rows, losses = read(store(written), parts=parts)
+    assert not rows
+    assert [loss.first for loss in losses] == [0, 2]
+    assert "no chunk 0" in str(losses[1])
+
+
 def test_a_damaged_chunk_is_a_loss_and_so_is_its_message() -> None:
-    damaged = bytearray(THREE[1])
-    damaged[-1] ^= 1
-    rows, losses = read(store([THREE[0], bytes(damaged), THREE[2]]))
+    rows, losses = read(store([THREE[0], damaged(THREE[1]), THREE[2]]))
     assert not rows
     assert [(loss.first, loss.last) for loss in losses] == [(1, 1), (2, 2)]
+
+
+def damaged(entry: bytes) -> bytes:
+    return entry[:-1] + bytes([entry[-1] ^ 1])
+
+
+def sent_at(*times_ms: int) -> list[bytes]:
+    """The three chunks of a message, each with its time."""
+    return [
+        single(VALUE, publish_time_ms=time).encode_chunks(400, "m")[number]
+        for number, time in enumerate(times_ms)
+    ]
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3, 4])
+@pytest.mark.parametrize("times_ms", [(5, 5, 5), (5, 6, 7)])
+def test_a_first_chunk_of_an_earlier_message_with_the_same_uuid(
+    times_ms: tuple[int, int, int], parts: int
+) -> None:
+    """Its producer died, and began again with the same name and sequence ids."""
+    unfinished = single(b"old" * 300, publish_time_ms=1).encode_chunks(400, "m")[0]
+    first, second, last = sent_at(*times_ms)
+    rows, losses = read(store([unfinished, damaged(first), second, last]), parts=parts)
+    assert not rows
+    assert [loss.first for loss in losses] == [1, 3]
+    rows, losses = read(store([unfinished, first, second, last]), parts=parts)
+    assert (values(rows), losses) == ([VALUE], [])
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3, 4, 5, 6, 7])
+@pytest.mark.parametrize("times_ms", [(5, 5, 5), (5, 6, 7)])
+def test_a_message_without_its_first_chunk_is_no_repetition_of_an_earlier_one(
+    times_ms: tuple[int, int, int], parts: int
+) -> None:
+    first, second, last = sent_at(*times_ms)
+    written = [*sent_at(1, 1, 1), damaged(first), second, last, second, last]
+    rows, losses = read(store(written), parts=parts)
+    assert values(rows) == [VALUE]
+    assert [loss.first for loss in losses] == [3, 5]
+    assert "no chunk 0" in str(losses[1])
+
+
+@pytest.mark.parametrize("parts", [1, 2, 4])
+def test_clients_that_send_each_chunk_with_its_own_time(parts: int) -> None:
+    """As those for Java did up to version 2.7."""
+    first, second, last = sent_at(5, 6, 7)
+    other = damaged(single(b"x").encode())
+    for written in (
+        [other, first, second, last],
+        [first, second, second, last],
+        [first, second, last, other, second, last],
+    ):
+        rows, losses = read(store(written), parts=parts)
+        assert values(rows) == [VALUE]
+        assert len(losses) == written.count(other)
+    rows, losses = read(store([first, other, second, last]), parts=parts)
+    assert not rows
+    assert [loss.first for loss in losses] == [1, 3]
+
+
+@pytest.mark.parametrize("parts", range(1, 9))
+def test_repetitions_with_times_of_their_own_and_damage(parts: int) -> None:
+    """They are repetitions however few of the earlier chunks a task reads."""
+    entry = [
+        single(VALUE, publish_time_ms=number).encode_chunks(250, "m")[number]
+        for number in range(4)
+    ]
+    written = [*entry, entry[2], damaged(entry[3]), *entry[1:]]
+    rows, losses = read(store(written), parts=parts)
+    assert values(rows) == [VALUE]
+    assert [loss.first for loss in losses] == [5]
 
 
 def test_chunks_that_do_not_decompress_are_a_loss() -> None:
@@ -109,6 +214,16 @@ def test_a_size_beyond_int64_says_nothing_of_chunks_that_are_plain() -> None:
     size = varint_field(9, 2**64 - 1)
     rows, losses = read(store([chunk_of(b"x", 0, size), chunk_of(b"y", 1, size)]))
     assert (values(rows), losses) == ([b"xy"], [])
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_a_message_of_chunks_without_a_value(parts: int) -> None:
+    no_value = varint_field(25, 1)
+    chunks = [chunk_of(b"", number, no_value) for number in (0, 1)]
+    rows, losses = read(store(chunks), parts=parts)
+    assert (values(rows), losses) == ([None], [])
+    rows, losses = read(store(chunks), {"valueSchema": "INT32"}, parts=parts)
+    assert (values(rows), losses) == ([None], [])
 
 
 def test_chunks_that_are_more_than_they_said(monkeypatch: pytest.MonkeyPatch) -> None:

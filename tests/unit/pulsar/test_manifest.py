@@ -256,3 +256,31 @@ def test_the_manifest_says_how_many_entries_are_lost_with_an_index() -> None:
     options["failOnDataLoss"] = "false"
     (loss,) = discover(CONNECTOR, storage, TOPIC, options).losses
     assert (loss.ledger, loss.first, loss.last) == (5, 0, len(ENTRIES) - 1)
+
+
+@pytest.mark.parametrize(
+    ("entries", "lost"), [(0, "all entries of ledger 6"), (41, "entries 6:0-40")]
+)
+@pytest.mark.parametrize("is_stored", [False, True])
+def test_a_lost_ledger_says_how_many_entries_it_has_if_that_is_known(
+    entries: int, lost: str, is_stored: bool
+) -> None:
+    storage = store(ENTRIES, ledger=5)
+    if is_stored:
+        index = ledger_objects(TOPIC, 6, ENTRIES)[1]
+        storage.put(index.key, b"", index.metadata)
+    listed = [
+        {"ledgerId": 5, "entries": 5, "isOffloaded": True},
+        {"ledgerId": 6, "entries": entries, "isOffloaded": True},
+    ]
+    options = {"manifest": json.dumps({"ledgers": listed}), "failOnDataLoss": "false"}
+    (loss,) = discover(CONNECTOR, storage, TOPIC, options).losses
+    assert str(loss).startswith(f"{lost} lost: ")
+
+
+def test_an_unreadable_ledger_that_no_manifest_lists_is_lost_as_a_whole() -> None:
+    storage = store(ENTRIES, ledger=5)
+    index = ledger_objects(TOPIC, 5, ENTRIES)[1]
+    storage.put(index.key, b"", index.metadata)
+    (loss,) = discover(CONNECTOR, storage, TOPIC, {"failOnDataLoss": "false"}).losses
+    assert str(loss).startswith("all entries of ledger 5 lost: ")

@@ -21,13 +21,14 @@ from .resolving import (
     single,
     values,
 )
+from .streaming import manifest
 from .topics import TOPIC, TXN_ABORT, TXN_COMMIT, store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from sparkcache.connector import DecodedRun
-    from sparkcache.model import RunKey
+    from sparkcache.model import Loss, RunKey
 
 
 MIXED = [
@@ -85,6 +86,19 @@ def test_what_a_damaged_end_leaves_undecided_is_a_loss(parts: int) -> None:
     assert [loss.first for loss in losses] == [3]
 
 
+@pytest.mark.parametrize("parts", [1, 2])
+def test_an_end_that_may_be_in_a_lost_ledger_leaves_a_loss(parts: int) -> None:
+    storage = store([single(b"one", txn=ONE).encode()])
+    store([single(b"plain").encode()], ledger=9, storage=storage)
+    options = manifest(7, 8, 9, isOffloaded=True) | {"failOnDataLoss": "false"}
+    rows, (loss,) = read(storage, options, parts=parts)
+    assert values(rows) == [b"plain"]
+    assert (loss.ledger, loss.first, loss.last) == (7, 0, 0)
+    assert "the end of the transaction" in str(loss)
+    earlier = manifest(6, 7, 9, isOffloaded=True) | {"failOnDataLoss": "false"}
+    assert not read(storage, earlier, parts=parts)[1]
+
+
 def test_undecided_messages_are_reported(caplog: pytest.LogCaptureFixture) -> None:
     read(store(ENCODED))
     (record,) = caplog.records
@@ -115,6 +129,9 @@ class Ahead:
             yield from (found for found in self._runs if found[0].run > key.run)
         finally:
             self.open -= 1
+
+    def losses(self) -> Sequence[Loss]:
+        return ()
 
 
 def test_a_look_ahead_goes_on_from_its_end_until_overtaken() -> None:

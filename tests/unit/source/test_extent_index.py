@@ -10,8 +10,8 @@ import pytest
 
 from sparkcache import connector as connectors
 from sparkcache.config import StorageConfig
-from sparkcache.connector import LedgerMap
-from sparkcache.model import Extent, Ledger, ObjectId
+from sparkcache.connector import LedgerMap, Snapshot
+from sparkcache.model import Extent, Ledger, Loss, ObjectId
 from sparkcache.source.batch.extent_index import ExtentIndex
 from sparkcache.source.batch.partitions import extent_offsets
 from sparkcache.source.datasource import SparkCacheSource
@@ -29,8 +29,12 @@ if TYPE_CHECKING:
 
 def test_all_extents_of_a_topic(tmp_path: Path) -> None:
     ledgers = tuple(_ledgers(tmp_path))
-    index = ExtentIndex.for_tasks(connectors.find("pulsar"), ledgers)
-    extents = pickle.loads(pickle.dumps(index)).extents()
+    loss = Loss("s3://bucket", 0, 4, 0, 9, "entries", "nothing")
+    snapshot = Snapshot(ledgers, (loss,))
+    index = ExtentIndex.for_tasks(connectors.find("pulsar"), snapshot)
+    index = pickle.loads(pickle.dumps(index))
+    assert index.losses() == (loss,)
+    extents = index.extents()
     assert extents == list(extent_offsets(ledgers))
     assert len(extents) > 3 * len(ledgers)
 

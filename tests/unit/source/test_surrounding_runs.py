@@ -50,6 +50,7 @@ def test_runs_after_in_order(surrounding: SurroundingRuns) -> None:
     (middle,) = surrounding.scan.keys()
     found = [key.run.first for key, _ in surrounding.after(middle)]
     assert found == [5, 6, 7, 8]
+    assert not surrounding.losses()
 
 
 def test_runs_before_in_groups_that_grow(surrounding: SurroundingRuns) -> None:
