@@ -19,7 +19,7 @@ JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 
 BIN := .venv/bin
 STAMP := .venv/.installed
-PYTEST := -m pytest -m "not long" -n 3 --dist loadfile --no-loadscope-reorder
+PYTEST := -m pytest -m "not long" -n 4 --dist loadfile --no-loadscope-reorder
 EXTRAS := avro,delta,demo,encryption,protobuf
 comma := ,
 
@@ -42,8 +42,8 @@ endef
 demo: venv java
 	$(BIN)/python examples/demo.py
 
-# Unit tests come last: they fill the time in which applications start. One process more
-# than the usual two cores, since the other tests mostly wait.
+# Unit tests come last: they fill the time in which applications start. Twice as many
+# processes as the usual two cores, since the other tests mostly wait.
 test: lint java
 	$(BIN)/python $(PYTEST)
 
