@@ -13,6 +13,8 @@ from urllib.parse import quote, unquote
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from sparkcache.errors import ConfigError, SourceError
 from sparkcache_delta import options as scan_options
@@ -22,14 +24,6 @@ from sparkcache_delta.logged_files import data_files
 from sparkcache_delta.partition_times import as_logged, times, without_zone
 from sparkcache_delta.table import Table
 from sparkcache_delta.version_times import CommitTimes, LogFiles, require_past
-
-try:
-    from deltalake import DeltaTable
-    from deltalake.exceptions import DeltaError, TableNotFoundError
-except ImportError as error:
-    raise ConfigError(
-        "option connector='delta': requires deltalake: pip install 'sparkcache[delta]'"
-    ) from error
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from sparkcache.errors import ConfigError
 from sparkcache_delta.parquet_folder import ParquetFolder
 
 if TYPE_CHECKING:
@@ -28,6 +29,14 @@ class FoundTable(Protocol):
 
 def find_table(storage: Storage, uri: str, options: Mapping[str, str]) -> FoundTable:
     """Return the table at a URI. Raises ConfigError, SourceError."""
-    from sparkcache_delta.log import Log  # large, and executors never need it
+    try:
+        from sparkcache_delta.log import Log  # large, and executors never need it
+    except ModuleNotFoundError as error:
+        if error.name != "deltalake":
+            raise
+        raise ConfigError(
+            "option connector='delta': requires deltalake: "
+            "pip install 'sparkcache[delta]'"
+        ) from error
 
     return Log.find(storage, uri, options) or ParquetFolder(storage, uri, options)
