@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from sparkcache.errors import ConfigError, SourceError
     from sparkcache.source.driver.attach import attach_ui
     from sparkcache.source.driver.clear import clear
+    from sparkcache.source.driver.losses import losses
     from sparkcache.source.driver.session import configure, install
     from sparkcache.source.driver.stats import stats
     from sparkcache.source.planning.plans import plan
@@ -28,6 +29,7 @@ __all__ = [
     "clear",
     "configure",
     "install",
+    "losses",
     "plan",
     "stats",
 ]
@@ -40,6 +42,7 @@ _MODULES = {
     "clear": "sparkcache.source.driver.clear",
     "configure": "sparkcache.source.driver.session",
     "install": "sparkcache.source.driver.session",
+    "losses": "sparkcache.source.driver.losses",
     "plan": "sparkcache.source.planning.plans",
     "stats": "sparkcache.source.driver.stats",
 }

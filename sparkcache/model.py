@@ -173,6 +173,7 @@ class Loss:
         last: The last lost entry, inclusive; may be UNKNOWN_END.
         expected: What should be stored there.
         found: What is stored there.
+        rows: How many rows are lost; None if that is not known.
 
     """
 
@@ -183,6 +184,7 @@ class Loss:
     last: int
     expected: str
     found: str
+    rows: int | None = None
 
     @property
     def entries(self) -> str:
@@ -195,11 +197,13 @@ class Loss:
             return f"all entries of ledger {self.ledger}"
         return f"all entries from {self.ledger}:{self.first} on"
 
+    @property
+    def reason(self) -> str:
+        """What should be stored there, and what is."""
+        return f"expected {self.expected}, found {self.found}"
+
     def __str__(self) -> str:
-        return (
-            f"{self.entries} lost: {self.uri} at byte {self.offset}: expected "
-            f"{self.expected}, found {self.found}"
-        )
+        return f"{self.entries} lost: {self.uri} at byte {self.offset}: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)

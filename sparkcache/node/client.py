@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -23,6 +23,7 @@ from sparkcache.node.messages import (
     KeepAlive,
     Open,
     Refused,
+    ReportLosses,
     Served,
     ServedFromSegment,
     Streamed,
@@ -39,8 +40,12 @@ if TYPE_CHECKING:
     from sparkcache.demand import Plan, ReaderIdentity
     from sparkcache.fetch.scan import RunSlice, Scan
     from sparkcache.model import Slot
+    from sparkcache.node.messages import Message
+    from sparkcache.reported_loss import LossReport
 
 RunIndex: TypeAlias = tuple[int, int]
+
+_REPORT_TIMEOUT_S = 10.0
 
 _log = logging.getLogger(__name__)
 
@@ -89,6 +94,29 @@ def read_scan(
             for index in range(run_slice.start, run_slice.stop):
                 yield runs.read(slice_index, index)
         runs.finish()
+
+
+@contextmanager
+def reporting(report: LossReport) -> Iterator[LossReport]:
+    """Send a report, as it is at the end of the block, to this executor's node.
+
+    Nothing is sent if no node runs here: the losses are then in the log alone.
+    """
+    try:
+        yield report
+    finally:
+        if report:
+            _send(ReportLosses(tuple(report.losses), report.not_listed))
+
+
+def _send(message: Message) -> None:
+    try:
+        address = Address.of_this_executor()
+        channel: Channel[ToTask] = Channel(address.connect(_REPORT_TIMEOUT_S), ToTask)
+        with closing(channel):
+            channel.send(message)
+    except (CacheUnavailable, OSError) as error:
+        _log.info("the node did not receive what was lost: %s", error)
 
 
 class _Runs:

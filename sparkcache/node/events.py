@@ -14,11 +14,13 @@ if TYPE_CHECKING:
         EndPlans,
         Finish,
         FromLoader,
+        GetLosses,
         GetMetrics,
         GetStatus,
         GetTopicMetrics,
         Open,
         QueryProgress,
+        ReportLosses,
         Take,
     )
     from sparkcache.node.reader_session import Peer, ReaderSession
@@ -30,8 +32,10 @@ if TYPE_CHECKING:
         | QueryProgress
         | EndPlans
         | Clear
+        | ReportLosses
         | GetMetrics
         | GetTopicMetrics
+        | GetLosses
         | GetStatus
     )
 

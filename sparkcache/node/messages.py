@@ -1,10 +1,10 @@
 """The messages between tasks, the node and its loaders.
 
     task -> node      PackedOpen, Take, Finish, QueryProgress, EndPlans, Clear,
-                      GetMetrics, GetTopicMetrics, GetStatus
+                      ReportLosses, GetMetrics, GetTopicMetrics, GetLosses, GetStatus
     node -> task      Served and Streamed (with a descriptor), ServedFromSegment,
                       Failed, Refused, KeepAlive, MetricsReply, TopicMetricsReply,
-                      StatusReply
+                      LossesReply, StatusReply
     node -> loader    Start, Grant, Deny, Cancel, Prepare, Forget, Unmap
     loader -> node    Decoded, Skipped, Loaded, Streamed (with a descriptor), Ended,
                       Failed
@@ -29,8 +29,9 @@ from sparkcache.fetch.load import Load
 from sparkcache.fetch.scan import RunSlice, Scan
 from sparkcache.metrics import Metrics, TopicMetrics
 from sparkcache.model import Extent, Ledger, Position, Run, Slot
+from sparkcache.reported_loss import ReportedLoss
 
-PROTOCOL_VERSION = 6
+PROTOCOL_VERSION = 7
 
 
 class Message(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -122,12 +123,23 @@ class Clear(Message, frozen=True):
     topic: str | None = None
 
 
+class ReportLosses(Message, frozen=True):
+    """A task has left out these losses, and more that it does not list."""
+
+    losses: tuple[ReportedLoss, ...]
+    not_listed: int = 0
+
+
 class GetMetrics(Message, frozen=True):
     """Asks for the node's metrics."""
 
 
 class GetTopicMetrics(Message, frozen=True):
     """Asks for the node's metrics by topic."""
+
+
+class GetLosses(Message, frozen=True):
+    """Asks for the losses that tasks have left out."""
 
 
 class GetStatus(Message, frozen=True):
@@ -194,6 +206,13 @@ class TopicMetricsReply(Message, frozen=True):
     """The node's metrics by topic."""
 
     topics: tuple[TopicMetrics, ...]
+
+
+class LossesReply(Message, frozen=True):
+    """The losses that tasks have left out, and how many reports were not kept."""
+
+    losses: tuple[ReportedLoss, ...]
+    not_kept: int
 
 
 class StatusReply(Message, frozen=True):
@@ -288,8 +307,10 @@ FromTask: TypeAlias = (
     | QueryProgress
     | EndPlans
     | Clear
+    | ReportLosses
     | GetMetrics
     | GetTopicMetrics
+    | GetLosses
     | GetStatus
 )
 ToTask: TypeAlias = (
@@ -301,6 +322,7 @@ ToTask: TypeAlias = (
     | KeepAlive
     | MetricsReply
     | TopicMetricsReply
+    | LossesReply
     | StatusReply
 )
 ToLoader: TypeAlias = Start | Grant | Deny | Cancel | Prepare | Forget | Unmap

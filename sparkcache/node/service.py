@@ -38,15 +38,18 @@ from sparkcache.node.messages import (
     EndPlans,
     Failed,
     Finish,
+    GetLosses,
     GetMetrics,
     GetStatus,
     GetTopicMetrics,
     KeepAlive,
     Loaded,
+    LossesReply,
     MetricsReply,
     Open,
     QueryProgress,
     Refused,
+    ReportLosses,
     Skipped,
     StatusReply,
     Streamed,
@@ -58,6 +61,7 @@ from sparkcache.node.readers import Readers
 from sparkcache.node.recorder import Recorder
 from sparkcache.node.request_handler import RequestHandler
 from sparkcache.node.run_store import RunStore
+from sparkcache.reported_loss import LossLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -110,6 +114,7 @@ class Service:
         self._recorder = Recorder(now) if recorder is None else recorder
         self._recorder.configure(config.trace)
         self._counts = Counts()
+        self._losses = LossLog()
         self._store = RunStore(
             cache_settings(config, max_runs),
             now=now,
@@ -169,10 +174,15 @@ class Service:
                 self._end_plans(message.ids)
             case Clear():
                 self._store.clear(message.topic)
+            case ReportLosses():
+                self._losses.add(message.losses, message.not_listed)
             case GetMetrics():
                 peer.send(MetricsReply(self.metrics()))
             case GetTopicMetrics():
                 peer.send(TopicMetricsReply(self.topic_metrics()))
+            case GetLosses():
+                losses = self._losses
+                peer.send(LossesReply(losses.records(), losses.not_kept))
             case GetStatus():
                 peer.send(StatusReply(self._status()))
             case _:
@@ -349,7 +359,7 @@ class Service:
         }
 
     def _status(self) -> bytes:
-        """Return the node's metrics, topics and plans as JSON."""
+        """Return the node's metrics, topics, plans and losses as JSON."""
         plans = self._counts.progress.records()
         return status.encode(
             self._name,
@@ -357,4 +367,5 @@ class Service:
             self.metrics(),
             self.topic_metrics(),
             plans,
+            self._losses.records(),
         )

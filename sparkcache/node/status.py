@@ -1,6 +1,7 @@
-"""The node's metrics, topics and plans as JSON, for clients without Python.
+"""The node's metrics, topics, plans and losses as JSON, for clients without Python.
 
-    {"node": "4711", "metrics": {"cache.gets": 12, ...}, "topics": [], "plans": []}
+    {"node": "4711", "metrics": {"cache.gets": 12, ...}, "topics": [], "plans": [],
+     "losses": []}
 
 Metrics have their published names. A histogram becomes several numbers: how many values
 it has, their mean, the median, and the 99th percentile.
@@ -21,11 +22,13 @@ if TYPE_CHECKING:
 
     from sparkcache.metrics import Metrics, TopicMetrics
     from sparkcache.node.plan_progress import PlanMetrics
+    from sparkcache.reported_loss import ReportedLoss
 
 LIMIT = "cache.limit.bytes"
 """The published name of the node's `maxBytes`, which stands beside its metrics."""
 
 MAX_TOPICS = 100
+MAX_LOSSES = 100
 
 
 def encode(
@@ -34,15 +37,29 @@ def encode(
     metrics: Metrics,
     topics: Sequence[TopicMetrics],
     plans: Iterable[PlanMetrics],
+    losses: Sequence[ReportedLoss],
 ) -> bytes:
-    """Return the JSON. If there are many topics, only the most served are listed."""
+    """Return the JSON; of many topics and losses, the most served and the last."""
     record: dict[str, Any] = {
         "node": node,
         "metrics": published(metrics) | {LIMIT: max_bytes},
         "topics": [topic.by_name() for topic in most_served(topics)],
         "plans": [asdict(plan) for plan in plans],
+        "losses": [_loss(reported) for reported in losses[-MAX_LOSSES:]],
     }
     return msgspec.json.encode(record)
+
+
+def _loss(reported: ReportedLoss) -> dict[str, str | float | None]:
+    loss = reported.loss
+    return {
+        "topic": reported.topic,
+        "object": loss.uri,
+        "entries": loss.entries,
+        "rows": loss.rows,
+        "reason": loss.reason,
+        "time_ms": 1000 * reported.time_s,
+    }
 
 
 def published(metrics: Metrics) -> dict[str, float]:

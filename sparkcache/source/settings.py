@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from sparkcache.config import PLANS_CONF, CacheConfig
 from sparkcache.demand import Plan
 from sparkcache.errors import SourceError
 from sparkcache.model import Loss, ReadToken
+from sparkcache.reported_loss import ReportedLoss
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -91,8 +93,11 @@ def decode_plans(text: str | None) -> tuple[Plan, ...]:
     return msgspec.json.decode(text, type=tuple[Plan, ...]) if text else ()
 
 
-def report(losses: Iterable[Loss], consumer: Consumer, *, fail: bool) -> None:
-    """Raise SourceError for the consumer's first loss, or log all its losses."""
+def report(
+    losses: Iterable[Loss], consumer: Consumer, *, fail: bool
+) -> list[ReportedLoss]:
+    """Return the consumer's losses and log them, or raise SourceError for the first."""
+    reported = []
     for loss in losses:
         if not _concerns(loss, consumer):
             continue
@@ -104,6 +109,8 @@ def report(losses: Iterable[Loss], consumer: Consumer, *, fail: bool) -> None:
                 found=f"{loss.found} ({loss.entries}; failOnDataLoss=false skips them)",
             )
         _log.warning("%s", loss)
+        reported.append(ReportedLoss(consumer.topic, loss, time.time()))
+    return reported
 
 
 def _concerns(loss: Loss, scan: Consumer) -> bool:

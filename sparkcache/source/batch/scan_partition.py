@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import InputPartition
 
 from sparkcache import connector as connectors
+from sparkcache.reported_loss import LossReport
 from sparkcache.source import settings
 from sparkcache.source.batch.partitions import partition, wanted
 
@@ -33,6 +34,7 @@ class ScanPartition(InputPartition):
         scan: Id of the scan of this topic.
         part: Index of the partition in the whole scan.
         end: End of the scan in the topic, in stored bytes from the topic's beginning.
+        report: The losses found by planning, which the task reports to its node.
 
     """
 
@@ -44,6 +46,7 @@ class ScanPartition(InputPartition):
         scan: str,
         part: int,
         end: int,
+        report: LossReport,
     ) -> None:
         super().__init__(pieces)
         self.pieces = pieces
@@ -52,6 +55,7 @@ class ScanPartition(InputPartition):
         self.scan = scan
         self.part = part
         self.end = end
+        self.report = report
 
 
 def cut(
@@ -65,6 +69,10 @@ def cut(
     Raises SourceError for a loss, if the scan fails on losses.
     """
     connector = connectors.find(scan.connector)
+    reports = [
+        _report(snapshot, consumer, fail=scan.fail_on_data_loss)
+        for consumer, snapshot in snapshots
+    ]
     pieces_by_topic = partition(
         [
             _extents(scan, storage, consumer, snapshot)
@@ -85,15 +93,23 @@ def cut(
         for next_index, pieces in enumerate(partitions or [[]], start=1):
             following = first_pieces[next_index : next_index + _FOLLOWING]
             topic_scan = f"{scan_id}.{index}"
-            yield ScanPartition(pieces, following, consumer, topic_scan, part, end)
+            report = reports[index] if next_index == 1 else LossReport()
+            yield ScanPartition(
+                pieces, following, consumer, topic_scan, part, end, report
+            )
             part += 1
+
+
+def _report(snapshot: Snapshot, consumer: Consumer, *, fail: bool) -> LossReport:
+    report = LossReport()
+    report.add(settings.report(snapshot.losses, consumer, fail=fail))
+    return report
 
 
 def _extents(
     scan: ScanOptions, storage: Storage, consumer: Consumer, snapshot: Snapshot
 ) -> list[Located]:
     """Return the extents of a topic with entries that a scan may read."""
-    settings.report(snapshot.losses, consumer, fail=scan.fail_on_data_loss)
     extents = wanted(snapshot.ledgers, consumer)
     times_us = scan.start_us, scan.end_us
     if times_us == (None, None):

@@ -54,7 +54,7 @@ class TaskReader:
         whose end is not stored yet. So for a stream they are losses: the batch fails
         until they are decided, unless failOnDataLoss=false leaves them out.
         """
-        from sparkcache.node.client import read_scan
+        from sparkcache.node.client import read_scan, reporting
 
         _freeze_once()
         context = TaskContext.get()
@@ -88,15 +88,16 @@ class TaskReader:
         )
         row_filter = RowFilter(self.scan, consumer, self.columns)
         fail = self.scan.fail_on_data_loss
-        for key, run in zip(scan.keys(), runs, strict=True):
-            resolved = resolver.resolve(key, run)
-            settings.report(resolved.losses, consumer, fail=fail)
-            if stream is not None:
-                settings.report(resolved.undecided, consumer, fail=fail)
-            if resolved is not run:
-                run.batches.clear()
-            while resolved.batches:
-                yield from row_filter.apply(resolved.batches.pop(0))
+        with reporting(partition.report) as report:
+            for key, run in zip(scan.keys(), runs, strict=True):
+                resolved = resolver.resolve(key, run)
+                report.add(settings.report(resolved.losses, consumer, fail=fail))
+                if stream is not None:
+                    report.add(settings.report(resolved.undecided, consumer, fail=fail))
+                if resolved is not run:
+                    run.batches.clear()
+                while resolved.batches:
+                    yield from row_filter.apply(resolved.batches.pop(0))
 
 
 _is_frozen = False

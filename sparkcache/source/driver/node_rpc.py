@@ -17,9 +17,11 @@ from sparkcache.node.channel import Channel
 from sparkcache.node.messages import (
     Clear,
     EndPlans,
+    GetLosses,
     GetMetrics,
     GetStatus,
     GetTopicMetrics,
+    LossesReply,
     MetricsReply,
     QueryProgress,
     StatusReply,
@@ -87,6 +89,15 @@ def topic_metrics(spark: SparkSession) -> list[TopicMetrics]:
         for _, reply in _on_executors(spark, GetTopicMetrics())
         if isinstance(reply, TopicMetricsReply)
         for topic in reply.topics
+    ]
+
+
+def node_losses(spark: SparkSession) -> list[LossesReply]:
+    """Return the losses that were reported to each node."""
+    return [
+        reply
+        for _, reply in _on_executors(spark, GetLosses())
+        if isinstance(reply, LossesReply)
     ]
 
 

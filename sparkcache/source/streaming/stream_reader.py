@@ -17,6 +17,7 @@ from sparkcache import connector as connectors
 from sparkcache.demand import Consumer
 from sparkcache.errors import ConfigError, NoSuchTopicError
 from sparkcache.model import qualified_topic
+from sparkcache.reported_loss import LossReport
 from sparkcache.source import settings
 from sparkcache.source.batch.extent_index import ExtentIndex
 from sparkcache.source.batch.scan_partition import cut
@@ -51,6 +52,7 @@ class StreamReader(BatchReader):
     _is_bounded: bool = False
     _is_idle: bool = False
     _reported: set[Loss | str] = field(default_factory=set)
+    _unsent: LossReport = field(default_factory=LossReport)
     _plan: StreamPlan = field(default_factory=StreamPlan)
 
     def initialOffset(self) -> Offset:
@@ -147,9 +149,13 @@ class StreamReader(BatchReader):
                 snapshots += [(Consumer(name, *bounds), snapshot) for bounds in ranges]
         stream = self._plan.next((start, end), self._still_to_read(begin, view))
         packed_plan = packed(stream)
+        parts = list(cut(self.scan, self.config.scan, self._storage, snapshots))
+        if parts:
+            parts[0].report.add(self._unsent.losses, self._unsent.not_listed)
+            self._unsent = LossReport()
         return [
             StreamPartition(part, indexes[part.consumer.topic], packed_plan)
-            for part in cut(self.scan, self.config.scan, self._storage, snapshots)
+            for part in parts
         ]
 
     @cached_property
@@ -208,8 +214,12 @@ class StreamReader(BatchReader):
         )
 
     def _report(self, topic: str, losses: list[Loss]) -> None:
-        """Raise SourceError for a loss, or log each loss once."""
+        """Raise SourceError for a loss, or log and report each loss once.
+
+        The tasks of the next batch report: no node is known to this process.
+        """
         new = [loss for loss in losses if loss not in self._reported]
         everything = Consumer(qualified_topic(topic, self.scan.root))
-        settings.report(new, everything, fail=self.scan.fail_on_data_loss)
+        fail = self.scan.fail_on_data_loss
+        self._unsent.add(settings.report(new, everything, fail=fail))
         self._reported.update(new)

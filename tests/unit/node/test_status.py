@@ -7,9 +7,17 @@ from dataclasses import replace
 from typing import Any
 
 from sparkcache.metrics import METRICS, Metrics, TopicMetrics
+from sparkcache.model import UNKNOWN_END, Loss
 from sparkcache.node import status
-from sparkcache.node.messages import GetStatus, StatusReply
+from sparkcache.node.messages import (
+    GetLosses,
+    GetStatus,
+    LossesReply,
+    ReportLosses,
+    StatusReply,
+)
 from sparkcache.node.plan_progress import PlanProgress
+from sparkcache.reported_loss import ReportedLoss
 from tests.unit.node.node_world import CONFIG, STORED, TOPIC, FakePeer, World, plan
 
 NAMES = {field: metric.name for field, metric in METRICS.items()}
@@ -38,6 +46,38 @@ def test_a_node_reports_its_metrics_topics_and_plans() -> None:
     (progress,) = found["plans"]
     assert (progress["plan"], progress["consumers"]) == ("p", 2)
     assert progress["is_over"] is False
+
+
+def test_a_node_keeps_the_losses_that_tasks_report() -> None:
+    world = World()
+    loss = Loss("mem://a", 7, 3, 2, UNKNOWN_END, "an index", "nothing")
+    others = [
+        ReportedLoss(TOPIC, Loss("mem://b", 0, 4, n, n, "a", "b", 1), 3.0 + n)
+        for n in range(status.MAX_LOSSES - 1)
+    ]
+    first = ReportedLoss(TOPIC, loss, 2.5)
+    world.request(ReportLosses((first, *others)), FakePeer())
+    world.request(ReportLosses((first,), not_listed=4), FakePeer())
+    peer = FakePeer()
+    world.request(GetLosses(), peer)
+    ((message, _),) = peer.sent
+    assert message == LossesReply((first, *others), 4)
+    shown = status_of(world)["losses"]
+    assert len(shown) == status.MAX_LOSSES
+    assert shown[0] == {
+        "topic": TOPIC,
+        "object": "mem://a",
+        "entries": "all entries from 3:2 on",
+        "rows": None,
+        "reason": "expected an index, found nothing",
+        "time_ms": 2500.0,
+    }
+    last = ReportedLoss(TOPIC, Loss("mem://c", 0, 5, 0, 0, "a", "b"), 900.0)
+    world.request(ReportLosses((last,)), FakePeer())
+    shown = status_of(world)["losses"]
+    assert len(shown) == status.MAX_LOSSES
+    assert shown[-1]["object"] == "mem://c"
+    assert shown[0]["object"] == "mem://b"
 
 
 def test_every_metric_is_published() -> None:

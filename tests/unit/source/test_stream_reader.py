@@ -231,6 +231,25 @@ def test_a_loss_by_trimming_is_reported(
     assert caplog.text.count(f"entries 3:{read}-19 lost") == 1
 
 
+def test_the_first_task_of_the_next_batch_reports_what_was_trimmed(
+    world: World,
+) -> None:
+    for ledger in (3, 5):
+        world.offload(ledger, 20)
+    reader = world.reader(maxBytesPerTrigger="2k")
+    offset = reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
+    read = len(entries(reader, reader.initialOffset(), offset))
+    world.trim(3)
+    reader = world.reader(failOnDataLoss="false", minPartitions="4")
+    end = reader.latestOffset(offset, ALL)
+    first, *others = [part.partition for part in reader.partitions(offset, end)]
+    assert others
+    (reported,) = first.report.losses
+    assert reported.topic == first.consumer.topic
+    assert reported.loss.entries == f"entries 3:{read}-19"
+    assert not any(other.report for other in others)
+
+
 @pytest.mark.parametrize("trimmed", [(5,), (3, 5), (3, 5, 9)], ids=str)
 def test_a_ledger_that_was_seen_and_not_begun_is_not_lost_in_silence(
     world: World, trimmed: tuple[int, ...], caplog: pytest.LogCaptureFixture
