@@ -3,8 +3,9 @@
 A broker appends to the commit log first, then to the consume queue. So a record without
 an item is not committed yet, and the record of an item exists, if the consume queue was
 listed before the commit log. Records or items deleted at the beginning of either file
-have expired and are no loss. If the consume queue has a hole or is missing, the records
-themselves are read.
+have expired and are no loss. But a broker deletes expired items no later than their
+records, so items without any commit log are a loss. If the consume queue has a hole or
+is missing, the records themselves are read.
 
 Source: getMessageAsync of Apache RocketMQ, which defines where a queue begins and ends.
 Different here: records that are missing in the middle are reported as losses.
@@ -29,7 +30,7 @@ from sparkcache_rocketmq.headers import (
     read_beginning,
     walk,
 )
-from sparkcache_rocketmq.queue_index import QueueIndex
+from sparkcache_rocketmq.queue_index import ITEM_BYTES, QueueIndex
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,13 +95,14 @@ class _Surveyor:
         self._storage = storage
         self._queue_id = queue_id
         self._pieces = files.commit_log.pieces
+        self._consume_queue = files.consume_queue
         self._index = QueueIndex(storage, files.consume_queue)
         self._losses: list[Loss] = []
 
     def survey(self, extent_bytes: int) -> Survey:
         pieces, index = self._pieces, self._index
         if not pieces:
-            return Survey(index.stop, index.stop)
+            return Survey(index.stop, index.stop, [], self._all_lost())
         beginnings = self._beginnings()
         firsts = self._firsts(beginnings)
         stops = self._stops(firsts)
@@ -121,6 +123,17 @@ class _Surveyor:
             if piece in by_piece
         ]
         return result
+
+    def _all_lost(self) -> list[Loss]:
+        """Return the loss of every item's record, for a queue without commit log."""
+        first, last = self._index.first, self._index.stop - 1
+        if first > last:
+            return []
+        item = self._consume_queue.pieces[0]
+        offset = first * ITEM_BYTES - item.start
+        expected = "a commit log with the records of these items"
+        place = item.object.uri, offset, self._queue_id
+        return [Loss(*place, first, last, expected, "no object of a commit log")]
 
     def _beginnings(self) -> list[bytes]:
         """Return the first bytes of each object."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import pytest
 
 from sparkcache.demand import Consumer
 from sparkcache.model import Position
 from sparkcache.source.batch.partitions import wanted
+from sparkcache.testing import MemoryStorage
+from sparkcache_rocketmq.discovery import Catalog
 from sparkcache_rocketmq.testing import Layout, Message
 
 from .stores import (
@@ -78,10 +81,54 @@ def test_an_empty_queue() -> None:
     assert store.snapshot().ledgers == ()
 
 
-def test_a_consume_queue_that_outlives_its_commit_log(store: Store) -> None:
-    for name in store.named("COMMIT_LOG"):
-        del store.objects[name]
+def test_items_without_a_commit_log_are_lost(store: Store) -> None:
+    store.remove("COMMIT_LOG")
     snapshot = store.snapshot()
+    assert snapshot.ledgers == ()
+    (loss,) = snapshot.losses
+    assert (loss.ledger, loss.first, loss.last) == (0, 100, 145)
+    (name,) = store.named("CONSUME_QUEUE")
+    assert (loss.uri, loss.offset) == (f"memory://bucket/{name}", 0)
+    assert loss.found == "no object of a commit log"
+
+
+def test_items_without_a_commit_log_are_lost_from_the_first_that_is_whole() -> None:
+    """The last item is not whole either, so it is not committed."""
+    store = Store()
+    writer = store.writer(layout=Layout.CHUNKS)
+    writer.append(messages(6))
+    writer.append_partial_item()
+    store.remove("COMMIT_LOG")
+    (name,) = (name for name in store.named("CONSUME_QUEUE") if "chunk-0" in name)
+    cut = name.replace("chunk-0", "chunk-30")
+    store.objects[cut] = store.objects.pop(name)[30:]
+    (loss,) = store.snapshot().losses
+    assert (loss.first, loss.last, loss.offset) == (2, 5, 10)
+
+
+def test_an_empty_commit_log_is_none(store: Store) -> None:
+    store.objects |= dict.fromkeys(store.named("COMMIT_LOG"), b"")
+    (loss,) = store.snapshot().losses
+    assert (loss.first, loss.last) == (100, 145)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda storage, name: storage.put(name, b""), id="emptied"),
+        pytest.param(lambda storage, name: storage.remove(name), id="removed"),
+    ],
+)
+def test_a_queue_that_expires_while_it_is_listed_is_no_loss(
+    store: Store, change: Callable[[MemoryStorage, str], object]
+) -> None:
+    storage = store.storage()
+    for name in store.named("COMMIT_LOG"):
+        storage.remove(name)
+    catalog = Catalog(storage, {}, "")
+    for name in store.named("CONSUME_QUEUE"):
+        change(storage, name)
+    snapshot = catalog.snapshot(TOPIC)
     assert (snapshot.ledgers, snapshot.losses) == ((), ())
 
 
