@@ -41,12 +41,15 @@ CODA_BYTES = 16
 
 COMPRESSED, CODECS = 0x1, 0x700
 INNER_BATCH = 0xC0
+INNER_NUM = "INNER_NUM"
+"""The property of an inner batch that holds the number of its messages."""
+
 _BORN_IPV6, _STORE_IPV6 = 0x10, 0x20
 _IPV6_MORE = 12
 
 _SIZE = struct.Struct(">I")
 _CODA = struct.Struct(">II")
-_INNER_NUM = b"INNER_NUM\x01"
+_INNER_NUM = f"{INNER_NUM}\1".encode()
 _MOST_IN_BATCH = 1 << 20
 
 
