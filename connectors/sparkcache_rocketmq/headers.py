@@ -36,6 +36,7 @@ _HEADER = struct.Struct(">iIIiiqqI8x")
 _TIME = struct.Struct(">q")
 _HEADER_BYTES = 88  # up to the body, with two IPv4 hosts
 _LEAST_BYTES = _HEADER_BYTES + 3
+_MAGIC_PREFIX, _MAGIC_START = b"\xda\xa3\x20", 4
 _BORN_IPV6 = 0x10
 _READ_BYTES = 4 << 20
 
@@ -88,48 +89,83 @@ def read_beginning(
     return read_range(storage, object_id, offset, min(PROBE_BYTES, size_bytes))
 
 
-@dataclass(frozen=True, slots=True)
-class End:
-    """The end of a sequence of records.
+@dataclass(slots=True)
+class Found:
+    """The records of an object that could be read, and what follows them.
 
     Attributes:
-        last: Queue offset of the last record; None if there is no record.
-        damage: Byte offset of the first bytes that are not a record; None if all are.
+        first: Queue offset of the first record; None if there is no record.
+        last: Queue offset of the last record.
+        damage: Byte offset of the bytes after the last record that are not one, nor the
+            beginning of one; None if there are none.
 
     """
 
-    last: int | None
-    damage: int | None
+    first: int | None = None
+    last: int | None = None
+    damage: int | None = None
 
 
-def walk(stream: ByteStream) -> End:
-    """Read records up to the last complete one. Raises SourceError."""
-    last, position, data = None, 0, bytearray()
-    passed = 0
-    while chunk := stream.read(_READ_BYTES):
+def walk(stream: ByteStream, start: int, size_bytes: int, queue: int) -> Found:
+    """Read the records of an object up to the last complete one; skip damaged bytes.
+
+    Raises SourceError.
+
+    Args:
+        stream: The bytes of the object.
+        start: Start of the object in the commit log.
+        size_bytes: Size of the object.
+        queue: Number of the queue that records must belong to.
+
+    """
+    found, passed, data = Found(), 0, bytearray()
+    is_complete = False
+    while not is_complete:
+        chunk = stream.read(_READ_BYTES)
         data += chunk
-        position, chunk_last = _walk(data, position)
-        last = last if chunk_last is None else chunk_last
-        consumed = min(position, len(data))
-        del data[:consumed]
-        passed, position = passed + consumed, position - consumed
-        is_record = Header.parse(data, coda_bytes(data)) is not None
-        if len(data) >= PROBE_BYTES and not is_record:
-            return End(last, passed)
-    return End(last, None)
+        is_complete = not chunk
+        position = 0
+        while is_complete or len(data) - position >= PROBE_BYTES:
+            position += coda_bytes(data, position)
+            if position >= len(data):
+                break
+            header = Header.parse(data, position)
+            is_header = (
+                header is not None
+                and header.queue == queue
+                and header.log_offset == start + passed + position
+            )
+            size = header.size_bytes if header is not None and is_header else 0
+            if size and size <= size_bytes - passed - position:
+                if position + size > len(data):
+                    break
+                _add(found, data, position)
+                position += size
+                continue
+            is_cut = is_header or len(data) - position < _HEADER_BYTES
+            if found.damage is None and not is_cut:
+                found.damage = passed + position
+            position = _candidate(data, position + 1)
+        del data[:position]
+        passed += position
+    return found
 
 
-def _walk(data: bytearray, position: int) -> tuple[int, int | None]:
-    """Return the start of the next record, and the offset of the last complete one."""
-    last = None
-    while position < len(data):
-        position += coda_bytes(data, position)
-        header = Header.parse(data, position)
-        if header is None or position + header.size_bytes > len(data):
-            break
-        last = header.offset + _offsets_taken(data, position) - 1
-        position += header.size_bytes
-    return position, last
+def _add(found: Found, data: bytearray, position: int) -> None:
+    """Note a complete record."""
+    header = Header.parse(data, position)
+    if header is not None:
+        found.first = header.offset if found.first is None else found.first
+        found.last = header.offset + _offsets_taken(data, position) - 1
+        found.damage = None
+
+
+def _candidate(data: bytearray, position: int) -> int:
+    """Return where the next header may be, according to its magic number."""
+    magic = data.find(_MAGIC_PREFIX, position + _MAGIC_START)
+    if magic >= 0:
+        return magic - _MAGIC_START
+    return max(position, len(data) - _MAGIC_START - len(_MAGIC_PREFIX) + 1)
 
 
 def _offsets_taken(data: bytearray, position: int) -> int:

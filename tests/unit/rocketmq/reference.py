@@ -78,8 +78,10 @@ def read_record(
     if sys_flag & 0xC0 != 0xC0:
         return [{**of_all, **_message(offset, flag, body, properties)}]
     inner = list(_inner(body))
-    said = _properties(properties).get("INNER_NUM", "")
-    if not inner or said != str(len(inner)):
+    said = _properties(properties)
+    if not inner or said.get("INNER_NUM") != str(len(inner)):
+        raise BadRecordError("inner batch")
+    if said.get("INNER_BASE", str(offset)) != str(offset):
         raise BadRecordError("inner batch")
     return [
         {**of_all, **_message(number, *message)}

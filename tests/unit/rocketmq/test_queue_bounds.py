@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from sparkcache.demand import Consumer
-from sparkcache.model import Position
+from sparkcache.model import UNKNOWN_END, Position
 from sparkcache.source.batch.partitions import wanted
 from sparkcache.testing import MemoryStorage
 from sparkcache_rocketmq.discovery import Catalog
@@ -244,7 +244,56 @@ def test_without_a_consume_queue_records_tell(has_coda: bool) -> None:
     snapshot = store.snapshot()
     assert offsets(snapshot) == list(range(33))
     (loss,) = snapshot.losses
-    assert (loss.first, loss.last, loss.offset) == (33, 33, 3 * RECORD_BYTES)
+    assert (loss.first, loss.last) == (33, UNKNOWN_END)
+    assert loss.offset == 3 * RECORD_BYTES
+
+
+@pytest.mark.parametrize("hole", [1, 2, 3])
+def test_without_a_consume_queue_a_missing_segment_is_lost(
+    store: Store, hole: int
+) -> None:
+    store.remove("CONSUME_QUEUE")
+    del store.objects[store.named("COMMIT_LOG")[hole]]
+    rows, losses = store.read_each(1 << 20, 500)
+    lost = range(100 + 10 * hole, 110 + 10 * hole)
+    read = [row["__queueOffset"] for row in rows]
+    assert read == [n for n in range(100, 146) if n not in lost]
+    assert [n for loss in losses for n in range(loss.first, loss.last + 1)] == [*lost]
+
+
+@pytest.mark.parametrize("at", [0, 4, 12, 28])
+@pytest.mark.parametrize("record", [0, 1, 7])
+@pytest.mark.parametrize("segments", [1, 2])
+def test_without_a_consume_queue_damage_costs_one_record(
+    segments: int, record: int, at: int
+) -> None:
+    """In the last object, whose records show where the queue ends, or before it."""
+    store = Store()
+    writer = store.writer(max_segment_bytes=SEGMENT_BYTES)
+    rows = writer.append(messages(10 * segments))
+    store.remove("CONSUME_QUEUE")
+    for name in store.named("COMMIT_LOG"):
+        data = bytearray(store.objects[name])
+        data[record * RECORD_BYTES + at] ^= 0x55
+        store.objects[name] = bytes(data)
+    found, losses = store.read_each(1 << 20, 1 << 20)
+    lost = [record + 10 * n for n in range(segments)]
+    assert found == [row for row in rows if row["__queueOffset"] not in lost]
+    assert [n for loss in losses for n in range(loss.first, loss.last + 1)] == lost
+
+
+def test_a_segment_that_nothing_tells_the_offsets_of_follows_the_one_before() -> None:
+    """Its first record is damaged, and the items around it are missing."""
+    store = Store()
+    writer = store.writer(max_segment_bytes=SEGMENT_BYTES, max_consume_queue_bytes=200)
+    rows = writer.append(messages(40))
+    name = store.named("COMMIT_LOG")[2]
+    store.objects[name] = bytes(50) + store.objects[name][50:]
+    for name in store.named("CONSUME_QUEUE")[1:3]:
+        del store.objects[name]
+    found, losses = store.read_each(1 << 20, 1 << 20)
+    assert found == rows[:20] + rows[21:]
+    assert [(loss.first, loss.last) for loss in losses] == [(20, 20)]
 
 
 def test_without_a_consume_queue_large_records_are_passed_over() -> None:
