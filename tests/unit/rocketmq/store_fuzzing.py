@@ -164,6 +164,6 @@ def _absent(queue: Queue) -> range:
     end = max((start + len(data) for start, data in items.items()), default=0)
     if end - min(items, default=0) >= ITEM_BYTES:
         return range(end // ITEM_BYTES, last + 1)
-    end = max(start + len(data) for start, data in log.items())
+    end = max((start + len(data) for start, data in log.items()), default=0)
     there = [n for n, (place, size) in queue.places.items() if place + size <= end]
     return range(max(there, default=queue.first - 1) + 1, last + 1)
