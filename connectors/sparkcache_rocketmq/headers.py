@@ -97,13 +97,28 @@ class Found:
         first: Queue offset of the first record; None if there is no record.
         last: Queue offset of the last record.
         damage: Byte offset of the bytes after the last record that are not one, nor the
-            beginning of one; None if there are none.
+            beginning of one; None if there are none. A record that skips offsets is
+            one only if damage is before it, or the next record continues from there.
 
     """
 
     first: int | None = None
     last: int | None = None
     damage: int | None = None
+    _skipped_to: int | None = None
+
+    def add(self, first: int, last: int, position: int) -> None:
+        """Note a complete record: its queue offsets, and its position in the object."""
+        due = None if self.last is None else self.last + 1
+        if due is not None and first > due and first != self._skipped_to:
+            is_believed = self.damage is not None and self._skipped_to is None
+            self._skipped_to = last + 1
+            if not is_believed:
+                self.damage = position if self.damage is None else self.damage
+                return
+        self.first = first if self.first is None else self.first
+        self.last = last if self.last is None else max(self.last, last)
+        self.damage = self._skipped_to = None
 
 
 def walk(stream: ByteStream, start: int, size_bytes: int, queue: int) -> Found:
@@ -130,34 +145,23 @@ def walk(stream: ByteStream, start: int, size_bytes: int, queue: int) -> Found:
             if position >= len(data):
                 break
             header = Header.parse(data, position)
-            is_header = (
-                header is not None
-                and header.queue == queue
-                and header.log_offset == start + passed + position
-            )
-            size = header.size_bytes if header is not None and is_header else 0
-            if size and size <= size_bytes - passed - position:
-                if position + size > len(data):
+            at = passed + position
+            if header and (header.queue, header.log_offset) != (queue, start + at):
+                header = None
+            if header and header.size_bytes <= size_bytes - at:
+                if position + header.size_bytes > len(data):
                     break
-                _add(found, data, position)
-                position += size
+                last = header.offset + _offsets_taken(data, position) - 1
+                found.add(header.offset, last, at)
+                position += header.size_bytes
                 continue
-            is_cut = is_header or len(data) - position < _HEADER_BYTES
+            is_cut = header is not None or len(data) - position < _HEADER_BYTES
             if found.damage is None and not is_cut:
-                found.damage = passed + position
+                found.damage = at
             position = _candidate(data, position + 1)
         del data[:position]
         passed += position
     return found
-
-
-def _add(found: Found, data: bytearray, position: int) -> None:
-    """Note a complete record."""
-    header = Header.parse(data, position)
-    if header is not None:
-        found.first = header.offset if found.first is None else found.first
-        found.last = header.offset + _offsets_taken(data, position) - 1
-        found.damage = None
 
 
 def _candidate(data: bytearray, position: int) -> int:

@@ -125,7 +125,7 @@ def _damage(random_: random.Random, log: Log, data: bytearray) -> None:
     place, size = random_.choice(list(log.places.values()))
     at = random_.randrange(len(log.data))
     length = random_.choice([1, 2, 4, 8, 20, 200, 2000])
-    match random_.randrange(12):
+    match random_.randrange(16):
         case 0 | 1:
             _overwrite(data, at, bytes([random_.randrange(256)]))
         case 2:
@@ -149,10 +149,33 @@ def _damage(random_: random.Random, log: Log, data: bytearray) -> None:
         case 9:
             after = place + size - random_.randrange(40)
             _overwrite(data, after, random_.randbytes(random_.choice([1, 2, 4])))
-        case 10:
+        case 10 | 12:
+            _overwrite_fields(random_, log, data)
+        case 13 | 14:
+            found = [n for n in range(place, place + size) if log.data[n] in (1, 2)]
+            _overwrite(data, random_.choice(found or [at]), random_.randbytes(1))
+        case 15:
             _overwrite(data, place, coda(0) * random_.choice([1, 3]))
         case _:
             del data[at : at + random_.choice([1, length, len(data)])]
+
+
+def _overwrite_fields(random_: random.Random, log: Log, data: bytearray) -> None:
+    """Overwrite a field of records that follow each other by what no broker writes."""
+    field, new = random_.choice(
+        [
+            (52, b"\0\1\0\0"),  # the port of the first host, if it has 4 bytes
+            (56, b"\xff" * 8),  # the store time
+            (68, b"\xff" * 4),  # the port of the second host
+            (72, b"\x80"),  # reconsume times
+            (36, b"\0\0\3\0"),  # flags
+            (36, b"\0\0\0\x40"),
+        ]
+    )
+    first = random_.choice(list(log.places))
+    for offset in range(first, first + random_.choice([1, 2, 4])):
+        if offset in log.places:
+            _overwrite(data, log.places[offset][0] + field, new)
 
 
 def _overwrite(data: bytearray, at: int, new: bytes) -> None:

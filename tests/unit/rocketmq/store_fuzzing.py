@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import random
 
+from sparkcache.model import UNKNOWN_END, Loss
 from sparkcache_rocketmq.testing import ITEM_BYTES, Layout, Message, Row
 
 from .stores import TOPIC, Store
@@ -131,8 +132,7 @@ def check(seed: int) -> tuple[int, int]:
     assert queue.store.select(TOPIC) == [TOPIC]
     extent_bytes = queue.random.choice([300, 2000, 1 << 20])
     rows, losses = queue.store.read_each(extent_bytes, queue.random.choice([1, 500]))
-    last = max(queue.places)
-    lost = [n for loss in losses for n in range(loss.first, min(loss.last, last) + 1)]
+    lost = [n for loss in losses for n in _entries(queue, loss)]
     assert len(lost) == len(set(lost)), "an offset is lost twice"
     assert all(row in queue.rows for row in rows), "a row was not written"
     read = [int(str(row["__queueOffset"])) for row in rows]
@@ -142,6 +142,13 @@ def check(seed: int) -> tuple[int, int]:
     for offset in lost:
         assert not queue.has_record(offset), f"{offset} is lost without need"
     return len(rows), len(lost)
+
+
+def _entries(queue: Queue, loss: Loss) -> range:
+    """Return the entries of a loss; of those up to an unknown end, the written ones."""
+    if loss.last < UNKNOWN_END:
+        return range(loss.first, loss.last + 1)
+    return range(max(loss.first, queue.first), max(queue.places) + 1)
 
 
 def _expired(queue: Queue) -> range:

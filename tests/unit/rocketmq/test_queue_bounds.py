@@ -282,6 +282,23 @@ def test_without_a_consume_queue_damage_costs_one_record(
     assert [n for loss in losses for n in range(loss.first, loss.last + 1)] == lost
 
 
+@pytest.mark.parametrize("offset", [0, 50, 1 << 40])
+def test_without_a_consume_queue_the_last_offset_is_not_believed_alone(
+    offset: int,
+) -> None:
+    store = Store()
+    rows = store.writer(first_offset=5).append(messages(10))
+    store.remove("CONSUME_QUEUE")
+    (name,) = store.named("COMMIT_LOG")
+    at = 9 * RECORD_BYTES + 20
+    data = store.objects[name]
+    store.objects[name] = data[:at] + offset.to_bytes(8, "big") + data[at + 8 :]
+    found, losses = store.read_each(1 << 20, 1 << 20)
+    assert found == rows[:9]
+    ends = [(loss.first, loss.last) for loss in losses]
+    assert ends == ([(14, UNKNOWN_END)] if offset else [])
+
+
 def test_a_segment_that_nothing_tells_the_offsets_of_follows_the_one_before() -> None:
     """Its first record is damaged, and the items around it are missing."""
     store = Store()
