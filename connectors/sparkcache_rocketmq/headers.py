@@ -98,27 +98,29 @@ class Found:
         last: Queue offset of the last record.
         damage: Byte offset of the bytes after the last record that are not one, nor the
             beginning of one; None if there are none. A record that skips offsets is
-            one only if damage is before it, or the next record continues from there.
+            one only if damage before it may be the records of these offsets,
+            or if the next record continues from it.
 
     """
 
     first: int | None = None
     last: int | None = None
     damage: int | None = None
-    _skipped_to: int | None = None
+    _doubted: int = 0
+    _continues_at: int | None = None
 
     def add(self, first: int, last: int, position: int) -> None:
         """Note a complete record: its queue offsets, and its position in the object."""
-        due = None if self.last is None else self.last + 1
-        if due is not None and first > due and first != self._skipped_to:
-            is_believed = self.damage is not None and self._skipped_to is None
-            self._skipped_to = last + 1
-            if not is_believed:
-                self.damage = position if self.damage is None else self.damage
-                return
+        due = first if self.last is None else self.last + 1
+        is_after_damage = self.damage is not None and not self._doubted
+        believed = due + self._doubted, self._continues_at
+        if first > due and not is_after_damage and first not in believed:
+            self._doubted, self._continues_at = self._doubted + 1, last + 1
+            self.damage = position if self.damage is None else self.damage
+            return
         self.first = first if self.first is None else self.first
         self.last = last if self.last is None else max(self.last, last)
-        self.damage = self._skipped_to = None
+        self._doubted, self._continues_at, self.damage = 0, None, None
 
 
 def walk(stream: ByteStream, start: int, size_bytes: int, queue: int) -> Found:

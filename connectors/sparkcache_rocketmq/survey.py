@@ -232,9 +232,8 @@ class _Surveyor:
         indexed = self._indexed(piece.end - CODA_BYTES)
         if indexed is None or indexed > next_first:
             return next_first
-        self._lose(
-            piece, indexed, next_first - 1, f"nothing before byte {following.start}"
-        )
+        last = min(next_first, self._index.stop) - 1  # the others are not committed
+        self._lose(piece, indexed, last, f"nothing before byte {following.start}")
         return indexed
 
     def _indexed(self, start: int) -> int | None:

@@ -137,7 +137,7 @@ def check(seed: int) -> tuple[int, int]:
     assert all(row in queue.rows for row in rows), "a row was not written"
     read = [int(str(row["__queueOffset"])) for row in rows]
     expired = _expired(queue)
-    absent = [offset for offset in _absent(queue) if offset not in lost]
+    absent = set(_absent(queue)).difference(lost, expired)
     assert sorted([*read, *lost, *expired, *absent]) == sorted(queue.places)
     for offset in lost:
         assert not queue.has_record(offset), f"{offset} is lost without need"

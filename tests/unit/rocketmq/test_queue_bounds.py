@@ -282,6 +282,33 @@ def test_without_a_consume_queue_damage_costs_one_record(
     assert [n for loss in losses for n in range(loss.first, loss.last + 1)] == lost
 
 
+def test_without_a_consume_queue_one_wrong_offset_costs_one_record() -> None:
+    """Also if the records after it are too few to show it by themselves."""
+    store = Store()
+    rows = store.writer(first_offset=5).append(messages(10))
+    store.remove("CONSUME_QUEUE")
+    (name,) = store.named("COMMIT_LOG")
+    at = 8 * RECORD_BYTES + 20
+    data = store.objects[name]
+    store.objects[name] = data[:at] + (1 << 40).to_bytes(8, "big") + data[at + 8 :]
+    found, losses = store.read_each(1 << 20, 1 << 20)
+    assert found == [*rows[:8], rows[9]]
+    assert [(loss.first, loss.last) for loss in losses] == [(13, 13)]
+
+
+def test_what_is_not_committed_is_not_lost() -> None:
+    """A segment is cut off where the consume queue has no items yet."""
+    store = Store()
+    writer = store.writer(max_segment_bytes=SEGMENT_BYTES)
+    writer.append(messages(12))
+    writer.append_uncommitted(messages(18))
+    name = store.named("COMMIT_LOG")[1]
+    store.objects[name] = store.objects[name][: 5 * RECORD_BYTES]
+    snapshot = store.snapshot()
+    assert offsets(snapshot) == list(range(12))
+    assert snapshot.losses == ()
+
+
 @pytest.mark.parametrize("offset", [0, 50, 1 << 40])
 def test_without_a_consume_queue_the_last_offset_is_not_believed_alone(
     offset: int,
