@@ -2,6 +2,7 @@
 
     raw run     -> records     complete records of this run only         records.py
     bodies      -> bodies      compared with their CRC                   bodies.py
+    records     -> records     without fields that no broker writes      checks.py
     bodies      -> messages    decompressed, and inner batches unfolded  bodies.py
     properties  -> positions   of the names and the values               properties.py
     positions   -> columns     copied together by Arrow                  columns.py
@@ -20,6 +21,7 @@ from sparkcache.connector import DecodedRun
 from sparkcache.model import Loss
 from sparkcache_rocketmq import columns, queues
 from sparkcache_rocketmq.bodies import Faults, messages, verify
+from sparkcache_rocketmq.checks import check_fields, check_properties
 from sparkcache_rocketmq.records import chain, read
 
 if TYPE_CHECKING:
@@ -40,7 +42,10 @@ def decode(ledger: Ledger, raw: RawRun, batch_bytes: int) -> DecodedRun:
     records = read(np.frombuffer(raw.data, np.uint8), np.array(starts, np.int64))
     taken, faults = records.offsets_taken(), Faults()
     verify(records, faults)
+    check_fields(records, faults)
     decoded = messages(records, taken, faults)
+    if check_properties(records, decoded.lane, decoded.properties, faults):
+        decoded = messages(records, taken, faults)
     batches: list[pa.RecordBatch] = []
     if len(decoded.lane):
         ends = np.searchsorted(decoded.offset, (raw.run.first, raw.run.last + 1))

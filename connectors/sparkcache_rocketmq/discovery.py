@@ -17,7 +17,7 @@ from sparkcache.connector import LedgerMap, Snapshot
 from sparkcache.errors import NoSuchTopicError
 from sparkcache.model import Extent, Ledger, qualified_topic
 from sparkcache_rocketmq.extents import EXTENT_BYTES
-from sparkcache_rocketmq.flat_files import QueueFiles, read_queues
+from sparkcache_rocketmq.flat_files import FlatFile, QueueFiles, read_queues
 from sparkcache_rocketmq.generation import with_generation
 from sparkcache_rocketmq.metadata import read_deleted
 from sparkcache_rocketmq.names import Name
@@ -81,7 +81,8 @@ class Catalog(connectors.Catalog):
         if result.losses:
             # The consume queue may have been listed later than the commit log that it
             # refers to, and records that expired in between are no loss.
-            result = self._survey(queue, self._listed_again(queue))
+            files = self._listed_again(queue, self._queues[queue])
+            result = self._survey(queue, files)
         qualified = qualified_topic(topic, self._storage.root)
         _log.info("%s: %r", qualified, result)
         maps = [
@@ -92,12 +93,12 @@ class Catalog(connectors.Catalog):
     def _survey(self, queue: Queue, files: QueueFiles) -> Survey:
         return survey(self._storage, queue.id, files, self._extent_bytes)
 
-    def _listed_again(self, queue: Queue) -> QueueFiles:
+    def _listed_again(self, queue: Queue, before: QueueFiles) -> QueueFiles:
         """List again; return the queue's files, its consume queue up to its old end."""
-        end = self._queues[queue].consume_queue.end
         self._queues = read_queues(self._storage, self._is_deleted)
-        files = self._queues[self._queue(str(queue))]
-        return QueueFiles(files.commit_log, files.consume_queue.up_to(end))
+        files = self._queues.setdefault(queue, QueueFiles(FlatFile(), FlatFile()))
+        consume_queue = files.consume_queue.up_to(before.consume_queue.end)
+        return QueueFiles(files.commit_log, consume_queue)
 
     def _ledger_map(self, topic: str, queue: Queue, segment: Segment) -> LedgerMap:
         decoding = with_generation(segment.beginning, self._decoding)

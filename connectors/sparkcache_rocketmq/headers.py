@@ -36,6 +36,7 @@ _HEADER = struct.Struct(">iIIiiqqI8x")
 _TIME = struct.Struct(">q")
 _HEADER_BYTES = 88  # up to the body, with two IPv4 hosts
 _LEAST_BYTES = _HEADER_BYTES + 3
+_MAGIC_PREFIX, _MAGIC_START = b"\xda\xa3\x20", 4
 _BORN_IPV6 = 0x10
 _READ_BYTES = 4 << 20
 
@@ -88,48 +89,89 @@ def read_beginning(
     return read_range(storage, object_id, offset, min(PROBE_BYTES, size_bytes))
 
 
-@dataclass(frozen=True, slots=True)
-class End:
-    """The end of a sequence of records.
+@dataclass(slots=True)
+class Found:
+    """The records of an object that could be read, and what follows them.
 
     Attributes:
-        last: Queue offset of the last record; None if there is no record.
-        damage: Byte offset of the first bytes that are not a record; None if all are.
+        first: Queue offset of the first record; None if there is no record.
+        last: Queue offset of the last record.
+        damage: Byte offset of the bytes after the last record that are not one, nor the
+            beginning of one; None if there are none. A record that skips offsets is
+            one only if damage before it may be the records of these offsets,
+            or if the next record continues from it.
 
     """
 
-    last: int | None
-    damage: int | None
+    first: int | None = None
+    last: int | None = None
+    damage: int | None = None
+    _doubted: int = 0
+    _continues_at: int | None = None
+
+    def add(self, first: int, last: int, position: int) -> None:
+        """Note a complete record: its queue offsets, and its position in the object."""
+        due = first if self.last is None else self.last + 1
+        is_after_damage = self.damage is not None and not self._doubted
+        believed = due + self._doubted, self._continues_at
+        if first > due and not is_after_damage and first not in believed:
+            self._doubted, self._continues_at = self._doubted + 1, last + 1
+            self.damage = position if self.damage is None else self.damage
+            return
+        self.first = first if self.first is None else self.first
+        self.last = last if self.last is None else max(self.last, last)
+        self._doubted, self._continues_at, self.damage = 0, None, None
 
 
-def walk(stream: ByteStream) -> End:
-    """Read records up to the last complete one. Raises SourceError."""
-    last, position, data = None, 0, bytearray()
-    passed = 0
-    while chunk := stream.read(_READ_BYTES):
+def walk(stream: ByteStream, start: int, size_bytes: int, queue: int) -> Found:
+    """Read the records of an object up to the last complete one; skip damaged bytes.
+
+    Raises SourceError.
+
+    Args:
+        stream: The bytes of the object.
+        start: Start of the object in the commit log.
+        size_bytes: Size of the object.
+        queue: Number of the queue that records must belong to.
+
+    """
+    found, passed, data = Found(), 0, bytearray()
+    is_complete = False
+    while not is_complete:
+        chunk = stream.read(_READ_BYTES)
         data += chunk
-        position, chunk_last = _walk(data, position)
-        last = last if chunk_last is None else chunk_last
-        consumed = min(position, len(data))
-        del data[:consumed]
-        passed, position = passed + consumed, position - consumed
-        is_record = Header.parse(data, coda_bytes(data)) is not None
-        if len(data) >= PROBE_BYTES and not is_record:
-            return End(last, passed)
-    return End(last, None)
+        is_complete = not chunk
+        position = 0
+        while is_complete or len(data) - position >= PROBE_BYTES:
+            position += coda_bytes(data, position)
+            if position >= len(data):
+                break
+            header = Header.parse(data, position)
+            at = passed + position
+            if header and (header.queue, header.log_offset) != (queue, start + at):
+                header = None
+            if header and header.size_bytes <= size_bytes - at:
+                if position + header.size_bytes > len(data):
+                    break
+                last = header.offset + _offsets_taken(data, position) - 1
+                found.add(header.offset, last, at)
+                position += header.size_bytes
+                continue
+            is_cut = header is not None or len(data) - position < _HEADER_BYTES
+            if found.damage is None and not is_cut:
+                found.damage = at
+            position = _candidate(data, position + 1)
+        del data[:position]
+        passed += position
+    return found
 
 
-def _walk(data: bytearray, position: int) -> tuple[int, int | None]:
-    """Return the start of the next record, and the offset of the last complete one."""
-    last = None
-    while position < len(data):
-        position += coda_bytes(data, position)
-        header = Header.parse(data, position)
-        if header is None or position + header.size_bytes > len(data):
-            break
-        last = header.offset + _offsets_taken(data, position) - 1
-        position += header.size_bytes
-    return position, last
+def _candidate(data: bytearray, position: int) -> int:
+    """Return where the next header may be, according to its magic number."""
+    magic = data.find(_MAGIC_PREFIX, position + _MAGIC_START)
+    if magic >= 0:
+        return magic - _MAGIC_START
+    return max(position, len(data) - _MAGIC_START - len(_MAGIC_PREFIX) + 1)
 
 
 def _offsets_taken(data: bytearray, position: int) -> int:

@@ -1,6 +1,7 @@
 """Find the properties of many messages at once, stored as `name 01 value 02` each.
 
-The last 02 may be missing. A property without name, value or 01 is ignored.
+The last 02 may be missing. A property without name, value or 01 is ignored; one without
+name or 01 is malformed, too.
 
 Source: MessageDecoder.string2messageProperties of Apache RocketMQ.
 """
@@ -35,6 +36,9 @@ class Properties:
         name: Start of each name in the buffer.
         name_end: End of each name; the value starts one byte later.
         value_end: End of each value.
+        malformed_row: The message of each malformed property.
+        malformed: Start of each malformed property.
+        malformed_end: End of each malformed property.
 
     """
 
@@ -44,6 +48,9 @@ class Properties:
     name: Ints
     name_end: Ints
     value_end: Ints
+    malformed_row: Ints
+    malformed: Ints
+    malformed_end: Ints
 
     def maps(self) -> pa.Array:
         """Return all properties, as one map per message."""
@@ -65,6 +72,19 @@ class Properties:
         present[row] = True
         return arrays.string(self.buffer, Ranges(start, length, present))
 
+    def rows_with(self, name: str) -> Ints:
+        """Return the messages that have a property of this name, of 8 bytes or more."""
+        encoded = name.encode()
+        begin = words(self.buffer, ">u8")[self.name]
+        matches = self.name_end - self.name == len(encoded)
+        matches &= begin == int.from_bytes(encoded[:8], "big")
+        found = (
+            index
+            for index in np.flatnonzero(matches).tolist()
+            if self.buffer[self.name[index] : self.name_end[index]].tobytes() == encoded
+        )
+        return self.row[np.fromiter(found, np.int64)]
+
     def _have_name(self, name: bytes) -> Bools:
         """Compare names of 4 or 8 bytes as numbers."""
         word = words(self.buffer, f">u{len(name)}")[self.name]
@@ -83,10 +103,20 @@ def find(buffer: Bytes, start: Ints, end: Ints) -> Properties:
     name, value_end = _pairs(text[: stored.size], row_end[length > 0])
     name_ends = np.append(np.flatnonzero(text == _NAME_END), len(text))
     name_end = name_ends[np.searchsorted(name_ends, name)]
-    whole = (name_end > name) & (name_end < value_end - 1)
-    name, name_end, value_end = name[whole], name_end[whole], value_end[whole]
     row = np.searchsorted(row_end, name, side="right")
-    return Properties(len(start), row, text, name, name_end, value_end)
+    formed = (name_end > name) & (name_end < value_end)
+    whole = formed & (name_end < value_end - 1)
+    return Properties(
+        len(start),
+        row[whole],
+        text,
+        name[whole],
+        name_end[whole],
+        value_end[whole],
+        malformed_row=row[~formed],
+        malformed=name[~formed],
+        malformed_end=value_end[~formed],
+    )
 
 
 def _pairs(text: Bytes, row_end: Ints) -> tuple[Ints, Ints]:

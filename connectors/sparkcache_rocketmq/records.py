@@ -41,12 +41,16 @@ CODA_BYTES = 16
 
 COMPRESSED, CODECS = 0x1, 0x700
 INNER_BATCH = 0xC0
+INNER_NUM = "INNER_NUM"
+"""The property of an inner batch that holds the number of its messages."""
+
 _BORN_IPV6, _STORE_IPV6 = 0x10, 0x20
 _IPV6_MORE = 12
 
 _SIZE = struct.Struct(">I")
 _CODA = struct.Struct(">II")
-_INNER_NUM = b"INNER_NUM\x01"
+_INNER_NUM = f"{INNER_NUM}\1".encode()
+_INNER_BASE = b"INNER_BASE\1"
 _MOST_IN_BATCH = 1 << 20
 
 
@@ -105,11 +109,11 @@ class Records:
         return flags
 
     def offsets_taken(self) -> Ints:
-        """Return how many queue offsets each record takes; 0 if it does not say."""
+        """Return how many queue offsets each record takes; 0 if that is not known."""
         taken = np.ones(len(self.start), np.int64)
         for lane in np.flatnonzero(self.has(INNER_BATCH) & self.sound).tolist():
             properties = self.buffer[self.properties[lane] : self.end[lane]].tobytes()
-            taken[lane] = _inner_messages(properties)
+            taken[lane] = _inner_messages(properties, int(self.queue_offset[lane]))
         return taken
 
 
@@ -185,11 +189,16 @@ def is_coda(data: Buffer, position: int) -> bool:
     return _CODA.unpack_from(data, position) == (CODA_BYTES, CODA_MAGIC)
 
 
-def _inner_messages(properties: bytes) -> int:
-    """Return the value of the property INNER_NUM; 0 if missing or not plausible."""
+def _inner_messages(properties: bytes, offset: int) -> int:
+    """Return how many messages an inner batch says to have; 0 if not plausible.
+
+    It may also say its queue offset, which must then be that of its record.
+    """
     count = 0
     for pair in properties.split(b"\x02"):
         if pair.startswith(_INNER_NUM):
             text = pair.removeprefix(_INNER_NUM)
             count = int(text) if text.isdigit() and len(text) < 8 else 0
+        elif pair.startswith(_INNER_BASE) and pair != _INNER_BASE + b"%d" % offset:
+            return 0
     return count if count <= _MOST_IN_BATCH else 0

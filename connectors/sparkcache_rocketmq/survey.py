@@ -3,8 +3,9 @@
 A broker appends to the commit log first, then to the consume queue. So a record without
 an item is not committed yet, and the record of an item exists, if the consume queue was
 listed before the commit log. Records or items deleted at the beginning of either file
-have expired and are no loss. If the consume queue has a hole or is missing, the records
-themselves are read.
+have expired and are no loss. But a broker deletes expired items no later than their
+records, so items without any commit log are a loss. If the consume queue has a hole or
+is missing, the records themselves are read.
 
 Source: getMessageAsync of Apache RocketMQ, which defines where a queue begins and ends.
 Different here: records that are missing in the middle are reported as losses.
@@ -19,17 +20,18 @@ from itertools import chain, groupby, pairwise
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from sparkcache.model import Loss
+from sparkcache.model import UNKNOWN_END, Loss
 from sparkcache.progress import steps
 from sparkcache_rocketmq.extents import OffsetSpan, cut
 from sparkcache_rocketmq.headers import (
     CODA_BYTES,
+    Found,
     Header,
     coda_bytes,
     read_beginning,
     walk,
 )
-from sparkcache_rocketmq.queue_index import QueueIndex
+from sparkcache_rocketmq.queue_index import ITEM_BYTES, QueueIndex
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,13 +96,14 @@ class _Surveyor:
         self._storage = storage
         self._queue_id = queue_id
         self._pieces = files.commit_log.pieces
+        self._consume_queue = files.consume_queue
         self._index = QueueIndex(storage, files.consume_queue)
         self._losses: list[Loss] = []
 
     def survey(self, extent_bytes: int) -> Survey:
         pieces, index = self._pieces, self._index
         if not pieces:
-            return Survey(index.stop, index.stop)
+            return Survey(index.stop, index.stop, [], self._all_lost())
         beginnings = self._beginnings()
         firsts = self._firsts(beginnings)
         stops = self._stops(firsts)
@@ -121,6 +124,17 @@ class _Surveyor:
             if piece in by_piece
         ]
         return result
+
+    def _all_lost(self) -> list[Loss]:
+        """Return the loss of every item's record, for a queue without commit log."""
+        first, last = self._index.first, self._index.stop - 1
+        if first > last:
+            return []
+        item = self._consume_queue.pieces[0]
+        offset = first * ITEM_BYTES - item.start
+        expected = "a commit log with the records of these items"
+        place = item.object.uri, offset, self._queue_id
+        return [Loss(*place, first, last, expected, "no object of a commit log")]
 
     def _beginnings(self) -> list[bytes]:
         """Return the first bytes of each object."""
@@ -145,20 +159,39 @@ class _Surveyor:
         codas = [coda_bytes(beginning) for beginning in beginnings]
         headers = list(map(Header.parse, beginnings, codas))
         self._index.look_ahead(header.offset for header in headers if header)
-        return list(map(self._first, self._pieces, codas, headers))
+        firsts: list[int] = []
+        for number, (piece, coda, header) in enumerate(
+            zip(self._pieces, codas, headers, strict=True)
+        ):
+            first = self._first(piece, coda, header)
+            if first is None or (firsts and first < firsts[-1]):
+                first = self._first_after(number, firsts)
+            firsts.append(first)
+        return firsts
 
-    def _first(self, piece: Piece, coda: int, header: Header | None) -> int:
-        """Return the queue offset of an object's first record.
+    def _first(self, piece: Piece, coda: int, header: Header | None) -> int | None:
+        """Return the queue offset of an object's first record; None if not known.
 
         The record's own offset is used unless an item contradicts it.
         """
         is_ours = header is not None and header.queue == self._queue_id
         if header and is_ours and self._may_begin(piece, coda, header.offset):
             return header.offset
-        indexed = self._indexed(piece.start - CODA_BYTES)
-        if indexed is not None:
-            return indexed
-        return self._index.first if header is None else header.offset
+        return self._indexed(piece.start - CODA_BYTES)
+
+    def _first_after(self, number: int, firsts: Sequence[int]) -> int:
+        """Return the first offset of an object that neither it nor an item tells.
+
+        The records of the object before tell it.
+        """
+        if number:
+            found = self._walk(self._pieces[number - 1])
+            after = firsts[-1] if found.last is None else found.last + 1
+            return max(after, firsts[-1])
+        if self._index.stop > self._index.first:
+            return self._index.first
+        found = self._walk(self._pieces[0])
+        return 0 if found.first is None else max(0, found.first - 1)
 
     def _may_begin(self, piece: Piece, coda: int, offset: int) -> bool:
         """Return whether an object may begin with an offset, according to the items."""
@@ -199,29 +232,37 @@ class _Surveyor:
         indexed = self._indexed(piece.end - CODA_BYTES)
         if indexed is None or indexed > next_first:
             return next_first
-        self._lose(
-            piece, indexed, next_first - 1, f"nothing before byte {following.start}"
-        )
+        last = min(next_first, self._index.stop) - 1  # the others are not committed
+        self._lose(piece, indexed, last, f"nothing before byte {following.start}")
         return indexed
 
     def _indexed(self, start: int) -> int | None:
-        """Return the offset of the first item whose record starts there or later."""
+        """Return the offset of the first item whose record starts there or later.
+
+        None if an item is missing that would show it.
+        """
         index = self._index
+        if index.first == index.stop:
+            return None
         return index.least(index.first, index.stop, lambda item: item.start >= start)
 
     def _walked(self, piece: Piece, first: int) -> int:
         """Return the offset after the last record, for a queue without any item."""
-        stream = self._storage.open(piece.object, 0, piece.end - piece.start)
+        found = self._walk(piece)
+        stop = first if found.last is None else found.last + 1
+        if found.damage is not None:
+            position = piece.start + found.damage
+            expected = f"a record at byte {position}, or a consume queue"
+            self._lose(piece, stop, UNKNOWN_END, "neither", found.damage, expected)
+        return stop
+
+    def _walk(self, piece: Piece) -> Found:
+        size_bytes = piece.end - piece.start
+        stream = self._storage.open(piece.object, 0, size_bytes)
         try:
-            end = walk(stream)
+            return walk(stream, piece.start, size_bytes, self._queue_id)
         finally:
             stream.close()
-        stop = first if end.last is None else end.last + 1
-        if end.damage is not None:
-            position = piece.start + end.damage
-            expected = f"a record at byte {position}, or a consume queue"
-            self._lose(piece, stop, stop, "neither", end.damage, expected)
-        return stop
 
     def _spans(self, piece: Piece, first: int, last: int) -> tuple[OffsetSpan, ...]:
         """Return the byte range of an object that holds these offsets.

@@ -112,7 +112,7 @@ class Message:
         sys_flag = self.sys_flag | self.codec | (_INNER_BATCH if self.inner else 0)
         sys_flag |= _BORN_IPV6 * (len(born) > 8) | _STORE_IPV6 * (len(store) > 8)
         version = self.version or (V2 if len(name) > 127 else V1)
-        properties = self._stored_properties()
+        properties = self._stored_properties(queue_offset)
         tail = b"".join(
             [
                 struct.pack(">q", self.born_time_ms),
@@ -170,19 +170,22 @@ class Message:
         """Return the tags as a consume queue stores them: their hash in Java."""
         return java_hash(self.tags) if self.tags else 0
 
-    def _pairs(self) -> Iterator[tuple[str, str]]:
+    def _pairs(self, queue_offset: int = 0) -> Iterator[tuple[str, str]]:
         named = {"KEYS": self.keys, "TAGS": self.tags, "UNIQ_KEY": self.unique_key}
         for name, value in named.items():
             if value is not None:
                 yield name, value
         if self.inner:
             yield "INNER_NUM", str(len(self.inner))
+            yield "INNER_BASE", str(queue_offset)
         yield from self.properties
 
-    def _stored_properties(self) -> bytes:
+    def _stored_properties(self, queue_offset: int = 0) -> bytes:
         if self.stored_properties is not None:
             return self.stored_properties
-        stored = "".join(f"{name}\1{value}\2" for name, value in self._pairs())
+        stored = "".join(
+            f"{name}\1{value}\2" for name, value in self._pairs(queue_offset)
+        )
         return stored.encode()[: None if self.has_last_separator else -1]
 
 

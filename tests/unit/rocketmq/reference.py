@@ -62,6 +62,7 @@ def read_record(
         raise BadRecordError("parts")
     if zlib.crc32(body) & 0x7FFFFFFF != crc:
         raise BadRecordError("crc")
+    _require_as_written(sys_flag, store_time, reconsumed, properties)
     if sys_flag & 1:
         body = _decompressed((sys_flag >> 8) & 7, body)
     of_all: Row = {
@@ -77,13 +78,31 @@ def read_record(
     if sys_flag & 0xC0 != 0xC0:
         return [{**of_all, **_message(offset, flag, body, properties)}]
     inner = list(_inner(body))
-    said = _properties(properties).get("INNER_NUM", "")
-    if not inner or said != str(len(inner)):
+    said = _properties(properties)
+    if not inner or said.get("INNER_NUM") != str(len(inner)):
+        raise BadRecordError("inner batch")
+    if said.get("INNER_BASE", str(offset)) != str(offset):
         raise BadRecordError("inner batch")
     return [
         {**of_all, **_message(number, *message)}
         for number, message in enumerate(inner, offset)
     ]
+
+
+def _require_as_written(
+    sys_flag: int, store_time: int, reconsumed: int, properties: bytes
+) -> None:
+    """Raise BadRecordError for what no broker writes."""
+    if sys_flag & 0xC0 in (0x40, 0x80) or sys_flag & 0x701 in range(0x100, 0x800, 2):
+        raise BadRecordError("flags")
+    if store_time < 0 or store_time // 1000 >= 253402300800 or reconsumed < 0:
+        raise BadRecordError("store time or reconsume times")
+    if sys_flag & 0xC0:
+        return
+    for pair in properties.removesuffix(b"\2").split(b"\2") if properties else ():
+        name, separator, _ = pair.partition(b"\1")
+        if not separator or name in (b"", b"INNER_NUM"):
+            raise BadRecordError("properties")
 
 
 def _message(offset: int, flag: int, body: bytes, stored: bytes) -> Row:
@@ -123,6 +142,8 @@ def _inner(body: bytes) -> Any:
 def _host(reader: _Reader, is_ipv6: bool) -> str:
     address = ip_address(reader.bytes(16 if is_ipv6 else 4))
     port = reader.int(4)
+    if not 0 <= port < 1 << 16:
+        raise BadRecordError("port")
     return f"[{address}]:{port}" if is_ipv6 else f"{address}:{port}"
 
 

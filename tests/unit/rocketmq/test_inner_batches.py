@@ -165,3 +165,15 @@ def test_what_follows_the_last_message_is_damage() -> None:
         ]
     )
     assert log.read().lost == [0]
+
+
+@pytest.mark.parametrize("entries", [1, 2, 3])
+def test_a_batch_is_not_read_under_another_offset(entries: int) -> None:
+    """It says its offset in its properties, too, like that of a broker."""
+    log = write([Message(inner=INNER[:2]), Message(b"c"), Message(b"d")], first=1000)
+    at = log.places[1001][0] + 20
+    log.data = log.data[:at] + (1001).to_bytes(8, "big") + log.data[at + 8 :]
+    for found in (log.read(entries), log.read_each(entries)):
+        assert len(found.rows) + len(found.lost) == len(log.rows)
+        assert all(row in log.rows for row in found.rows)
+        assert set(found.lost) <= {1000, 1001}

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import pytest
 
 from sparkcache.demand import Consumer
-from sparkcache.model import Position
+from sparkcache.model import UNKNOWN_END, Position
 from sparkcache.source.batch.partitions import wanted
+from sparkcache.testing import MemoryStorage
+from sparkcache_rocketmq.discovery import Catalog
 from sparkcache_rocketmq.testing import Layout, Message
 
 from .stores import (
@@ -78,10 +81,54 @@ def test_an_empty_queue() -> None:
     assert store.snapshot().ledgers == ()
 
 
-def test_a_consume_queue_that_outlives_its_commit_log(store: Store) -> None:
-    for name in store.named("COMMIT_LOG"):
-        del store.objects[name]
+def test_items_without_a_commit_log_are_lost(store: Store) -> None:
+    store.remove("COMMIT_LOG")
     snapshot = store.snapshot()
+    assert snapshot.ledgers == ()
+    (loss,) = snapshot.losses
+    assert (loss.ledger, loss.first, loss.last) == (0, 100, 145)
+    (name,) = store.named("CONSUME_QUEUE")
+    assert (loss.uri, loss.offset) == (f"memory://bucket/{name}", 0)
+    assert loss.found == "no object of a commit log"
+
+
+def test_items_without_a_commit_log_are_lost_from_the_first_that_is_whole() -> None:
+    """The last item is not whole either, so it is not committed."""
+    store = Store()
+    writer = store.writer(layout=Layout.CHUNKS)
+    writer.append(messages(6))
+    writer.append_partial_item()
+    store.remove("COMMIT_LOG")
+    (name,) = (name for name in store.named("CONSUME_QUEUE") if "chunk-0" in name)
+    cut = name.replace("chunk-0", "chunk-30")
+    store.objects[cut] = store.objects.pop(name)[30:]
+    (loss,) = store.snapshot().losses
+    assert (loss.first, loss.last, loss.offset) == (2, 5, 10)
+
+
+def test_an_empty_commit_log_is_none(store: Store) -> None:
+    store.objects |= dict.fromkeys(store.named("COMMIT_LOG"), b"")
+    (loss,) = store.snapshot().losses
+    assert (loss.first, loss.last) == (100, 145)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda storage, name: storage.put(name, b""), id="emptied"),
+        pytest.param(lambda storage, name: storage.remove(name), id="removed"),
+    ],
+)
+def test_a_queue_that_expires_while_it_is_listed_is_no_loss(
+    store: Store, change: Callable[[MemoryStorage, str], object]
+) -> None:
+    storage = store.storage()
+    for name in store.named("COMMIT_LOG"):
+        storage.remove(name)
+    catalog = Catalog(storage, {}, "")
+    for name in store.named("CONSUME_QUEUE"):
+        change(storage, name)
+    snapshot = catalog.snapshot(TOPIC)
     assert (snapshot.ledgers, snapshot.losses) == ((), ())
 
 
@@ -197,7 +244,100 @@ def test_without_a_consume_queue_records_tell(has_coda: bool) -> None:
     snapshot = store.snapshot()
     assert offsets(snapshot) == list(range(33))
     (loss,) = snapshot.losses
-    assert (loss.first, loss.last, loss.offset) == (33, 33, 3 * RECORD_BYTES)
+    assert (loss.first, loss.last) == (33, UNKNOWN_END)
+    assert loss.offset == 3 * RECORD_BYTES
+
+
+@pytest.mark.parametrize("hole", [1, 2, 3])
+def test_without_a_consume_queue_a_missing_segment_is_lost(
+    store: Store, hole: int
+) -> None:
+    store.remove("CONSUME_QUEUE")
+    del store.objects[store.named("COMMIT_LOG")[hole]]
+    rows, losses = store.read_each(1 << 20, 500)
+    lost = range(100 + 10 * hole, 110 + 10 * hole)
+    read = [row["__queueOffset"] for row in rows]
+    assert read == [n for n in range(100, 146) if n not in lost]
+    assert [n for loss in losses for n in range(loss.first, loss.last + 1)] == [*lost]
+
+
+@pytest.mark.parametrize("at", [0, 4, 12, 28])
+@pytest.mark.parametrize("record", [0, 1, 7])
+@pytest.mark.parametrize("segments", [1, 2])
+def test_without_a_consume_queue_damage_costs_one_record(
+    segments: int, record: int, at: int
+) -> None:
+    """In the last object, whose records show where the queue ends, or before it."""
+    store = Store()
+    writer = store.writer(max_segment_bytes=SEGMENT_BYTES)
+    rows = writer.append(messages(10 * segments))
+    store.remove("CONSUME_QUEUE")
+    for name in store.named("COMMIT_LOG"):
+        data = bytearray(store.objects[name])
+        data[record * RECORD_BYTES + at] ^= 0x55
+        store.objects[name] = bytes(data)
+    found, losses = store.read_each(1 << 20, 1 << 20)
+    lost = [record + 10 * n for n in range(segments)]
+    assert found == [row for row in rows if row["__queueOffset"] not in lost]
+    assert [n for loss in losses for n in range(loss.first, loss.last + 1)] == lost
+
+
+def test_without_a_consume_queue_one_wrong_offset_costs_one_record() -> None:
+    """Also if the records after it are too few to show it by themselves."""
+    store = Store()
+    rows = store.writer(first_offset=5).append(messages(10))
+    store.remove("CONSUME_QUEUE")
+    (name,) = store.named("COMMIT_LOG")
+    at = 8 * RECORD_BYTES + 20
+    data = store.objects[name]
+    store.objects[name] = data[:at] + (1 << 40).to_bytes(8, "big") + data[at + 8 :]
+    found, losses = store.read_each(1 << 20, 1 << 20)
+    assert found == [*rows[:8], rows[9]]
+    assert [(loss.first, loss.last) for loss in losses] == [(13, 13)]
+
+
+def test_what_is_not_committed_is_not_lost() -> None:
+    """A segment is cut off where the consume queue has no items yet."""
+    store = Store()
+    writer = store.writer(max_segment_bytes=SEGMENT_BYTES)
+    writer.append(messages(12))
+    writer.append_uncommitted(messages(18))
+    name = store.named("COMMIT_LOG")[1]
+    store.objects[name] = store.objects[name][: 5 * RECORD_BYTES]
+    snapshot = store.snapshot()
+    assert offsets(snapshot) == list(range(12))
+    assert snapshot.losses == ()
+
+
+@pytest.mark.parametrize("offset", [0, 50, 1 << 40])
+def test_without_a_consume_queue_the_last_offset_is_not_believed_alone(
+    offset: int,
+) -> None:
+    store = Store()
+    rows = store.writer(first_offset=5).append(messages(10))
+    store.remove("CONSUME_QUEUE")
+    (name,) = store.named("COMMIT_LOG")
+    at = 9 * RECORD_BYTES + 20
+    data = store.objects[name]
+    store.objects[name] = data[:at] + offset.to_bytes(8, "big") + data[at + 8 :]
+    found, losses = store.read_each(1 << 20, 1 << 20)
+    assert found == rows[:9]
+    ends = [(loss.first, loss.last) for loss in losses]
+    assert ends == ([(14, UNKNOWN_END)] if offset else [])
+
+
+def test_a_segment_that_nothing_tells_the_offsets_of_follows_the_one_before() -> None:
+    """Its first record is damaged, and the items around it are missing."""
+    store = Store()
+    writer = store.writer(max_segment_bytes=SEGMENT_BYTES, max_consume_queue_bytes=200)
+    rows = writer.append(messages(40))
+    name = store.named("COMMIT_LOG")[2]
+    store.objects[name] = bytes(50) + store.objects[name][50:]
+    for name in store.named("CONSUME_QUEUE")[1:3]:
+        del store.objects[name]
+    found, losses = store.read_each(1 << 20, 1 << 20)
+    assert found == rows[:20] + rows[21:]
+    assert [(loss.first, loss.last) for loss in losses] == [(20, 20)]
 
 
 def test_without_a_consume_queue_large_records_are_passed_over() -> None:

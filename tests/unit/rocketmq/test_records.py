@@ -67,14 +67,18 @@ def test_topics_of_any_length(length: int) -> None:
 
 
 EMPTY: tuple[str, dict[str, str], None] = "KEYS\1\2TAGS\1\2", {}, None
+MALFORMED = {
+    "no name": ("\1v\2A\1b\2", {"A": "b"}, b"\1v"),
+    "neither": ("\2\2\1\2A\1b\2", {"A": "b"}, b""),
+    "no separator within": ("abc\2A\1b\2", {"A": "b"}, b"abc"),
+    "no separator within the last": ("A\1b\2abc", {"A": "b"}, b"abc"),
+    "a name of many bytes and no value": (100 * "a" + "\2", {}, 40 * b"a"),
+}
 PROPERTIES = {
     "none": ("", {}, None),
     "no last separator": ("TAGS\1T\2A\1b", {"TAGS": "T", "A": "b"}, "T"),
     "tags last, without a separator": ("A\1b\2TAGS\1T", {"TAGS": "T", "A": "b"}, "T"),
     "no value": EMPTY,
-    "no name": ("\1v\2A\1b\2", {"A": "b"}, None),
-    "neither": ("\2\2\1\2A\1b\2", {"A": "b"}, None),
-    "no separator within": ("abc\2A\1b\2", {"A": "b"}, None),
     "a value with the separator of names": ("A\1b\1c\2", {"A": "b\1c"}, None),
     "two of a name": ("TAGS\1S\2TAGS\1T\2", {"TAGS": "T"}, "T"),
     "the second of a name is empty": ("TAGS\1S\2TAGS\1\2", {"TAGS": "S"}, "S"),
@@ -106,6 +110,123 @@ def test_properties(rule: str, others: bool) -> None:
         assert other["__properties"] == {"X": "y"}
 
 
+@pytest.mark.parametrize("rule", MALFORMED)
+@pytest.mark.parametrize("others", [False, True])
+def test_malformed_properties_are_a_loss(rule: str, others: bool) -> None:
+    stored, _, found = MALFORMED[rule]
+    plain = [Message(properties=(("X", "y"),), has_last_separator=False)]
+    log = write(
+        [
+            *plain * others,
+            Message(stored_properties=stored.encode()),
+            *plain * others,
+        ],
+        first=7,
+    )
+    (loss,) = log.read().losses
+    offset = 7 + others
+    assert (loss.first, loss.last, loss.offset) == (
+        offset,
+        offset,
+        log.places[offset][0],
+    )
+    assert loss.expected == "properties of the form 'name 01 value 02'"
+    assert loss.found == repr(found)
+    assert [row["__queueOffset"] for row in log.read().rows] == [7, 9] * others
+
+
+@pytest.mark.parametrize("rule", MALFORMED)
+def test_in_an_inner_batch_malformed_properties_are_ignored(rule: str) -> None:
+    """The checksum of the body covers them, so the producer sent them like that."""
+    stored, expected, _ = MALFORMED[rule]
+    inner = Message(b"a", stored_properties=stored.encode()), Message(b"b", tags="T")
+    found = write([Message(inner=inner)]).read()
+    assert [row["__properties"] for row in found.rows] == [expected, {"TAGS": "T"}]
+    assert not found.losses
+
+
+def test_malformed_properties_lose_one_record_of_compressed_ones() -> None:
+    messages = [Message(b"%d" % n, tags="T", codec=Codec.ZSTD) for n in range(5)]
+    messages[2] = Message(b"2", stored_properties=b"T", codec=Codec.ZSTD)
+    log = write(messages)
+    assert log.read().lost == [2]
+    assert log.read().rows == [*log.rows[:2], *log.rows[3:]]
+
+
+def test_names_that_begin_as_that_of_inner_batches() -> None:
+    names = "INNER_NUMBER", "INNER_NUN", "INNER_NU"
+    log = write([Message(properties=tuple((name, "2") for name in names))])
+    found = log.read()
+    assert found.rows == log.rows
+    assert not found.losses
+
+
+YEAR_10000_MS = 253_402_300_800_000
+REFUSED = {
+    "a port of too many bits": (
+        Message(born_host="1.2.3.4:65536"),
+        "a port of at most 65535",
+        "65536",
+    ),
+    "a port below 0": (
+        Message(store_host="[::1]:-1"),
+        "a port of at most 65535",
+        "-1",
+    ),
+    "stored before 1970": (
+        Message(store_time_ms=-1),
+        "a store time from 1970 to 9999, in ms",
+        "-1",
+    ),
+    "reconsumed less than 0 times": (
+        Message(reconsume_times=-1),
+        "reconsume times of at least 0",
+        "-1",
+    ),
+    "a codec of a body that is not compressed": (
+        Message(b"b", sys_flag=0x300),
+        "a compression type only if the body is compressed",
+        "768",
+    ),
+    "the number of messages of an inner batch that is none": (
+        Message(b"b", properties=(("INNER_NUM", "2"),)),
+        "no property INNER_NUM outside of inner batches",
+        "one",
+    ),
+    "one flag of an inner batch": (
+        Message(b"b", sys_flag=0x80),
+        "both flags of an inner batch, or neither",
+        "128",
+    ),
+    "the other flag of an inner batch": (
+        Message(b"b", sys_flag=0x40),
+        "both flags of an inner batch, or neither",
+        "64",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_no_broker_writes_is_a_loss(what: str) -> None:
+    message, expected, reason = REFUSED[what]
+    log = write([Message(b"a"), message, Message(b"c")])
+    found = log.read()
+    (loss,) = found.losses
+    assert (loss.first, loss.last, loss.offset) == (1, 1, log.places[1][0])
+    assert loss.uri == log.ledger.object.uri
+    assert (loss.expected, loss.found) == (expected, reason)
+    assert found.rows == [log.rows[0], log.rows[2]]
+
+
+def test_a_store_time_after_9999_is_a_loss() -> None:
+    log = write([Message(store_time_ms=YEAR_10000_MS - 1)] * 2)
+    at = log.places[1][0] + 56
+    log.data = log.data[:at] + struct.pack(">q", YEAR_10000_MS) + log.data[at + 8 :]
+    (loss,) = log.read().losses
+    assert (loss.first, loss.found) == (1, str(YEAR_10000_MS))
+    assert log.read().rows == log.rows[:1]
+
+
 def test_what_is_not_utf_8_is_replaced() -> None:
     log = write([Message(tags="T", properties=(("A", "b"),)), Message(tags="ok")])
     damaged = log.data.replace(b"TAGS\1T\2A\1b", b"TAGS\1\xff\2A\1\xfe")
@@ -128,9 +249,10 @@ def test_numbers_at_their_limits() -> None:
     most, least = (1 << 31) - 1, -(1 << 31)
     log = write(
         [
-            Message(flag=most, reconsume_times=least, born_host="0.0.0.0:0"),
+            Message(flag=most, reconsume_times=0, born_host="0.0.0.0:0"),
             Message(flag=least, reconsume_times=most, sys_flag=0x0E, store_time_ms=0),
             Message(born_time_ms=-1, prepared_offset=-1),
+            Message(store_time_ms=YEAR_10000_MS - 1, store_host="1.2.3.4:65535"),
         ],
         first=1 << 60,
     )

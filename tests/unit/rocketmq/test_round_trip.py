@@ -17,7 +17,8 @@ TEXT = st.text(
 )
 INT32 = st.integers(-(1 << 31), (1 << 31) - 1)
 TIME_MS = st.integers(-60_000_000_000_000, 250_000_000_000_000)
-PORT = st.integers(-(1 << 31), (1 << 31) - 1)
+STORE_TIME_MS = st.integers(0, 250_000_000_000_000)
+PORT = st.integers(0, (1 << 16) - 1)
 HOST = st.one_of(
     st.builds("{}:{}".format, st.ip_addresses(v=4), PORT),
     st.builds("[{}]:{}".format, st.ip_addresses(v=6), PORT),
@@ -38,10 +39,10 @@ MESSAGES = st.builds(
     **COMMON,
     codec=st.sampled_from(Codec),
     born_time_ms=TIME_MS,
-    store_time_ms=TIME_MS,
+    store_time_ms=STORE_TIME_MS,
     born_host=HOST,
     store_host=HOST,
-    reconsume_times=INT32,
+    reconsume_times=st.integers(0, (1 << 31) - 1),
     inner=st.just(()) | st.lists(st.builds(Message, **COMMON), max_size=3).map(tuple),
 )
 
