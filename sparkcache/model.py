@@ -5,7 +5,7 @@ All of them are frozen, hashable and small, and do nothing but arithmetic.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 
@@ -185,6 +185,11 @@ class Loss:
     expected: str
     found: str
     rows: int | None = None
+
+    def of_rows(self) -> Loss:
+        """Return this loss, with its number of rows, where each entry is a row."""
+        rows = self.last - self.first + 1 if self.last < UNKNOWN_END else None
+        return replace(self, rows=rows)
 
     @property
     def entries(self) -> str:

@@ -74,7 +74,7 @@ def _loss(
     last = min(first + taken - 1, run.last)
     return Loss(
         ledger.object.uri, offset, ledger.id, max(first, run.first), last, *fault
-    )
+    ).of_rows()
 
 
 def _joined(losses: list[Loss]) -> Iterator[Loss]:
@@ -82,7 +82,7 @@ def _joined(losses: list[Loss]) -> Iterator[Loss]:
     before: Loss | None = None
     for loss in losses:
         if before is not None and _continues(before, loss):
-            before = replace(before, last=loss.last)
+            before = replace(before, last=loss.last).of_rows()
             continue
         if before is not None:
             yield before

@@ -78,7 +78,7 @@ class Splitter:
                 hole.last,
                 hole.expected,
                 hole.found,
-            )
+            ).of_rows()
             for hole in walk.holes
         )
 

@@ -134,7 +134,8 @@ class _Surveyor:
         offset = first * ITEM_BYTES - item.start
         expected = "a commit log with the records of these items"
         place = item.object.uri, offset, self._queue_id
-        return [Loss(*place, first, last, expected, "no object of a commit log")]
+        loss = Loss(*place, first, last, expected, "no object of a commit log")
+        return [loss.of_rows()]
 
     def _beginnings(self) -> list[bytes]:
         """Return the first bytes of each object."""
@@ -299,4 +300,5 @@ class _Surveyor:
         position = size_bytes if offset is None else offset
         wanted = expected or f"the commit log to continue at byte {piece.end}"
         uri, queue_id = piece.object.uri, self._queue_id
-        self._losses.append(Loss(uri, position, queue_id, first, last, wanted, found))
+        loss = Loss(uri, position, queue_id, first, last, wanted, found)
+        self._losses.append(loss.of_rows())
