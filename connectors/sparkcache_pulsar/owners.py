@@ -8,6 +8,7 @@ and all ledgers of a segment are of one topic.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sparkcache.errors import ConfigError
@@ -61,9 +62,14 @@ def uploads_of_topic(
 ) -> Sequence[Upload]:
     """Return the uploads of a ledger that are of a topic.
 
-    Includes broken uploads that could be of any topic, if no owner is known.
+    Includes broken uploads that could be of any topic, if no owner is known. None of
+    their entries are read then.
     """
     matching = [upload for upload in uploads if (upload.topic or owner) == topic]
     if matching or owner is not None:
         return matching
-    return [upload for upload in uploads if upload.fault and not upload.is_piece]
+    return [
+        replace(upload, extents=())
+        for upload in uploads
+        if upload.fault and not upload.is_piece
+    ]

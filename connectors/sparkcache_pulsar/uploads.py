@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from cachetools import LRUCache
 
 from sparkcache.errors import SourceError
+from sparkcache.model import UNKNOWN_END
 from sparkcache.progress import steps
 from sparkcache_pulsar import names
 from sparkcache_pulsar.decoding import Streaming
@@ -52,12 +53,15 @@ class Upload:
         ledger: The ledger's id; NO_LEDGER if unknown.
         uuid: Identifies the attempt at offloading.
         topic: The ledger's topic; None if unknown.
-        extents: Where the entries are stored; empty if the index cannot be read.
+        extents: Where the entries that can be read are stored.
+        first: The first entry that should be stored, whether it can be read or not.
+        last: The last such entry; UNKNOWN_END if nothing says which it is.
         data: The object that stores them; None if it does not exist.
         form: How its records are stored.
         is_piece: Whether other objects may have more entries of the ledger.
-        ends_here: Whether the last of these entries is known to be stored.
-        fault: Why entries cannot be read from it.
+        ends_here: Whether the last entry of the extents is known to be stored.
+        fault: Why entries after those of the extents cannot be read; None if it is not
+            known that there are any.
 
     """
 
@@ -65,6 +69,8 @@ class Upload:
     uuid: str
     topic: str | None = None
     extents: tuple[Extent, ...] = ()
+    first: int = 0
+    last: int = UNKNOWN_END
     data: ObjectId | None = None
     form: Form = None
     is_piece: bool = False
@@ -139,7 +145,10 @@ def _read_upload(
         with _indexes_lock:
             _indexes[stored.id] = indexed
     fault = _mismatch(f"{storage.root}/{key}", indexed.data_bytes, data)
-    return [replace(upload, data=data, fault=fault) for upload in indexed.uploads]
+    return [
+        _with_data(upload, data, indexed.data_bytes, fault)
+        for upload in indexed.uploads
+    ]
 
 
 def _read_index(key: Key, topic: str | None, stored: StoredObject) -> _Indexed:
@@ -155,7 +164,9 @@ def _read_index(key: Key, topic: str | None, stored: StoredObject) -> _Indexed:
     topic = named or topic
     if topic is None:
         _log.warning("%s does not name the ledger's topic: left out", stored.id.uri)
-    upload = Upload(key.ledger, key.uuid, topic, index.extents)
+    upload = Upload(
+        key.ledger, key.uuid, topic, index.extents, last=index.last, fault=index.fault
+    )
     return _Indexed((upload,), index.data_bytes)
 
 
@@ -167,6 +178,8 @@ def _read_segment(key: SegmentKey, topic: str | None, stored: StoredObject) -> _
             key.uuid,
             topic,
             piece.extents,
+            piece.extents[0].first,
+            piece.extents[-1].last,
             form=Streaming(),
             is_piece=True,
             ends_here=piece.ends_here,
@@ -207,8 +220,9 @@ def _read_file(
             key.uuid,
             topic,
             file.extents,
-            data,
-            file.layout,
+            last=file.extents[-1].last,
+            data=data,
+            form=file.layout,
             ends_here=False,
         )
         indexed = _Indexed((upload,), data.size_bytes)
@@ -229,6 +243,30 @@ def _check_version(uri: str, metadata: Mapping[str, str]) -> None:
             expected=f"format version {FORMAT_VERSION}",
             found=f"{version!r} in {VERSION_KEY}",
         )
+
+
+def _with_data(
+    upload: Upload, data: ObjectId | None, data_bytes: int, fault: SourceError | None
+) -> Upload:
+    """Return what can be read of an upload whose data object has another size.
+
+    `data_bytes` is the size that the index says, `fault` what to say of another one.
+    """
+    upload = replace(upload, data=data)
+    if fault is None:
+        return upload
+    end = data.size_bytes if data else 0
+    extents = tuple(extent for extent in upload.extents if _end_of(extent) <= end)
+    if extents != upload.extents:
+        return replace(upload, extents=extents, fault=upload.fault or fault)
+    if upload.fault is None and _end_of(extents[-1]) == data_bytes:
+        # The data go on, so nothing says which entry is the last.
+        return replace(upload, last=UNKNOWN_END, fault=fault)
+    return upload
+
+
+def _end_of(extent: Extent) -> int:
+    return extent.offset + extent.size_bytes
 
 
 def _mismatch(uri: str, size_bytes: int, data: ObjectId | None) -> SourceError | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import struct
 from typing import TYPE_CHECKING
 
 import pytest
@@ -134,13 +136,6 @@ DATA, INDEX = objects()
     ("data", "index", "metadata", "message"),
     [
         pytest.param(
-            DATA.data[:-1],
-            INDEX.data,
-            INDEX.metadata,
-            "bytes, as its index says",
-            id="cut",
-        ),
-        pytest.param(
             None, INDEX.data, INDEX.metadata, "found no such object", id="no data"
         ),
         pytest.param(
@@ -179,6 +174,123 @@ def test_a_broken_ledger(
     (loss,) = snapshot.losses
     assert (loss.ledger, loss.first) == (7, 0)
     assert message.removeprefix("expected ").split(",")[0] in str(loss)
+
+
+BLOCK_BYTES = 250
+METADATA = ledger_metadata(TOPIC, ENTRIES)
+
+
+def index_of(
+    blocks: list[tuple[int, int]],
+    data_bytes: int = len(DATA.data),
+    metadata: bytes = METADATA,
+) -> bytes:
+    return index_object(data_bytes, blocks, metadata)
+
+
+@pytest.mark.parametrize(
+    ("data", "index", "lost", "message"),
+    [
+        pytest.param(
+            DATA.data[:-1], INDEX.data, "entries 7:4-4", "as its index says", id="cut"
+        ),
+        pytest.param(
+            DATA.data[: BLOCK_BYTES + 1],
+            INDEX.data,
+            "entries 7:2-4",
+            "as its index says",
+            id="cut in the middle",
+        ),
+        pytest.param(
+            DATA.data,
+            index_of([(0, 0), (2, 250), (4, 100)]),
+            "entries 7:2-4",
+            "found entries 2 to 3 in bytes 250 to 99",
+            id="an offset that is too small",
+        ),
+        pytest.param(
+            DATA.data + b"more",
+            INDEX.data,
+            "all entries from 7:5 on",
+            "as its index says",
+            id="longer",
+        ),
+    ],
+)
+def test_the_blocks_before_a_broken_one_are_read(
+    data: bytes, index: bytes, lost: str, message: str
+) -> None:
+    storage = store(ENTRIES, ledger=8)
+    put(storage, DATA, data)
+    put(storage, INDEX, index)
+    rows, losses = read_topic(PulsarConnector(), storage, TOPIC, LENIENT)
+    (loss,) = [*discover(storage, options=LENIENT).losses, *losses]
+    assert loss.entries == lost
+    assert message in str(loss)
+    assert [row["__entryId"] for row in rows if row["__ledgerId"] == 7] == [
+        *range(loss.first)
+    ]
+    with pytest.raises(SourceError, match=message):
+        discover(storage)
+
+
+def test_a_value_that_did_not_fit_into_a_block() -> None:
+    """Pulsar's offloader then writes a block of padding, and does not count it."""
+    block_bytes = 5 << 20
+    sizes = [500_000] * 10 + [block_bytes] + [500_000] * 13
+    entries = [Entry((Message(bytes(size)),)).encode() for size in sizes]
+    data, _ = ledger_objects(TOPIC, 7, entries[:10], max_block_bytes=block_bytes)
+    blocks = [
+        struct.pack(">Iqqq100x", 0xFBDBABCB, 128, block_bytes, 0) + data.data[128:],
+        struct.pack(">Iqqq100x", 0xFBDBABCB, 128, block_bytes, 10),
+    ]
+    stored = b"".join(block.ljust(block_bytes, b"\xfe") for block in blocks)
+    of_all = ledger_metadata(TOPIC, entries)
+    storage = MemoryStorage()
+    put(storage, data, stored)
+    storage.put(
+        f"{data.key}-index",
+        index_of([(0, 0), (10, block_bytes)], block_bytes, of_all),
+    )
+    with pytest.raises(SourceError, match="blocks in ascending order"):
+        discover(storage)
+    rows, losses = read_topic(PulsarConnector(), storage, TOPIC, LENIENT)
+    assert [row["__entryId"] for row in rows] == [*range(10)]
+    assert not losses
+    (loss,) = discover(storage, options=LENIENT).losses
+    assert loss.entries == "entries 7:10-23"
+
+
+def test_a_manifest_confirms_that_nothing_is_lost() -> None:
+    storage = MemoryStorage()
+    put(storage, DATA, DATA.data + b"more")
+    put(storage, INDEX)
+    listed = {"ledgerId": 7, "entries": 5, "isOffloaded": True}
+    options = {"manifest": json.dumps({"ledgers": [listed]})}
+    assert len(read_topic(PulsarConnector(), storage, TOPIC, options)[0]) == 5
+
+
+def test_two_broken_uploads_complete_each_other_as_far_as_they_can() -> None:
+    storage = MemoryStorage()
+    for seed, stored_bytes in enumerate((2 * BLOCK_BYTES, 10, BLOCK_BYTES)):
+        data, index = objects(seed=seed)
+        put(storage, data, data.data[:stored_bytes])
+        put(storage, index)
+    (loss,) = discover(storage, options=LENIENT).losses
+    assert loss.entries == "entries 7:4-4"
+    rows, _ = read_topic(PulsarConnector(), storage, TOPIC, LENIENT)
+    assert [row["__entryId"] for row in rows] == [0, 1, 2, 3]
+
+
+def test_no_entries_are_read_of_a_broken_ledger_whose_topic_is_unknown() -> None:
+    storage = store(ENTRIES, ledger=8)
+    unnamed = ledger_metadata(TOPIC, ENTRIES, "something else")
+    index = index_of([(0, 0), (2, 250), (4, 500)], metadata=unnamed)
+    storage.put(DATA.key, DATA.data[:-1])
+    storage.put(INDEX.key, index)
+    snapshot = discover(storage, options=LENIENT)
+    assert [found.ledger.id for found in snapshot.ledgers] == [8]
+    assert [loss.entries for loss in snapshot.losses] == ["entries 7:0-4"]
 
 
 class ChangingStorage(MemoryStorage):
