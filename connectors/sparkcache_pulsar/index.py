@@ -131,7 +131,15 @@ def ledger_metadata(
     values = dict(zip(_texts(data, pairs, 1), _texts(data, pairs, 2), strict=True))
     for key in _LEDGER_NAME_KEYS:
         if key in values:
-            return values[key].decode(errors="replace"), last_entry
+            try:
+                return values[key].decode(), last_entry
+            except UnicodeDecodeError as error:
+                raise SourceError(
+                    uri,
+                    offset=offset,
+                    expected="ledger metadata with a name in UTF-8",
+                    found=f"{values[key]!r}",
+                ) from error
     return None, last_entry
 
 

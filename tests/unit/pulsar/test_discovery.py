@@ -101,7 +101,7 @@ def test_data_without_an_index_is_an_unfinished_upload(
     put(storage, objects(8)[0])
     with caplog.at_level(logging.INFO):
         assert [found.ledger.id for found in discover(storage).ledgers] == [7]
-    assert "ledger-8 has no index" in caplog.text
+    assert "ledger-8: expected an index of these data" in caplog.text
 
 
 def test_one_of_several_uploads_is_taken_always_the_same() -> None:

@@ -159,7 +159,7 @@ def test_a_segment_without_an_index_is_unfinished(
     storage.remove(f"{key}-index")
     with caplog.at_level(logging.INFO):
         assert read(storage, manifest(5)) == (entries(5, 0, 2), [])
-    assert f"{key} has no index" in caplog.text
+    assert f"{key}: expected an index of these data" in caplog.text
 
 
 @pytest.mark.parametrize(
