@@ -298,15 +298,20 @@ def _with_data(
     """Return what can be read of an upload whose data object has another size.
 
     `data_bytes` is the size that the index says, `fault` what to say of another one.
+    Data of another size could be those of another ledger. Only blocks of the streaming
+    format name their ledger. But an index whose last block is empty counts too few
+    bytes.
     """
     upload = replace(upload, data=data)
     if fault is None:
         return upload
-    end = data.size_bytes if data else 0
+    size_bytes = data.size_bytes if data else 0
+    is_counted_too_few = upload.fault is not None and size_bytes > data_bytes
+    end = size_bytes if upload.is_piece or is_counted_too_few else 0
     extents = tuple(extent for extent in upload.extents if _end_of(extent) <= end)
     if extents != upload.extents:
         return replace(upload, extents=extents, fault=upload.fault or fault)
-    if upload.fault is None and _end_of(extents[-1]) == data_bytes:
+    if upload.is_piece and _end_of(extents[-1]) == data_bytes:
         # The data go on, so nothing says which entry is the last.
         return replace(upload, last=UNKNOWN_END, fault=fault)
     return upload

@@ -71,8 +71,8 @@ class Damaged:
         harmed: Entries that may be lost.
         changed: Entries whose bytes are others now; None if they cannot be found.
         vague: Ledgers that may be given up without saying how many entries they have.
-        untold: Entries that may be missing without a word: the index of a segment may
-            say that a ledger has less entries than it has.
+        untold: Entries that may be missing without a word: the index of a segment, or
+            that of another ledger, may say that a ledger has less entries than it has.
         free: Entries that may have become any others, if nothing shows it.
 
     """
@@ -133,8 +133,10 @@ def _compare(
         if new is None or new != original:
             damaged.harmed |= all_of_them
             damaged.vague |= ledgers
-            if layout == "streaming" and new is not None and not original.regions:
-                damaged.untold |= all_of_them
+            if new is not None and not original.regions:
+                is_another = new.data in {stored.data for stored in objects.values()}
+                if layout == "streaming" or is_another:
+                    damaged.untold |= all_of_them
         return
     if new.metadata != original.metadata:
         damaged.harmed |= all_of_them

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import struct
 from typing import TYPE_CHECKING
@@ -136,6 +135,20 @@ DATA, INDEX = objects()
     ("data", "index", "metadata", "message"),
     [
         pytest.param(
+            DATA.data[:-1],
+            INDEX.data,
+            INDEX.metadata,
+            "bytes, as its index says",
+            id="cut",
+        ),
+        pytest.param(
+            DATA.data + b"x",
+            INDEX.data,
+            INDEX.metadata,
+            "bytes, as its index says",
+            id="longer",
+        ),
+        pytest.param(
             None, INDEX.data, INDEX.metadata, "found no such object", id="no data"
         ),
         pytest.param(
@@ -176,8 +189,8 @@ def test_a_broken_ledger(
     assert message.removeprefix("expected ").split(",")[0] in str(loss)
 
 
-BLOCK_BYTES = 250
 METADATA = ledger_metadata(TOPIC, ENTRIES)
+METADATA_OF_4 = ledger_metadata(TOPIC, ENTRIES[:4])
 
 
 def index_of(
@@ -189,39 +202,33 @@ def index_of(
 
 
 @pytest.mark.parametrize(
-    ("data", "index", "lost", "message"),
+    ("index", "lost", "message"),
     [
         pytest.param(
-            DATA.data[:-1], INDEX.data, "entries 7:4-4", "as its index says", id="cut"
-        ),
-        pytest.param(
-            DATA.data[: BLOCK_BYTES + 1],
-            INDEX.data,
-            "entries 7:2-4",
-            "as its index says",
-            id="cut in the middle",
-        ),
-        pytest.param(
-            DATA.data,
             index_of([(0, 0), (2, 250), (4, 100)]),
             "entries 7:2-4",
             "found entries 2 to 3 in bytes 250 to 99",
-            id="an offset that is too small",
+            id="an offset",
         ),
         pytest.param(
-            DATA.data + b"more",
-            INDEX.data,
-            "all entries from 7:5 on",
-            "as its index says",
-            id="longer",
+            index_of([(0, 0), (2, 250), (4, 500)], len(DATA.data) - 99),
+            "entries 7:4-4",
+            "found entries 4 to 4 in bytes 500 to",
+            id="the size of the data",
+        ),
+        pytest.param(
+            index_of([(0, 0), (2, 250), (4, 500)], metadata=METADATA_OF_4),
+            "all entries from 7:4 on",
+            "found entries 4 to 3 in bytes 500 to",
+            id="the last entry",
         ),
     ],
 )
 def test_the_blocks_before_a_broken_one_are_read(
-    data: bytes, index: bytes, lost: str, message: str
+    index: bytes, lost: str, message: str
 ) -> None:
     storage = store(ENTRIES, ledger=8)
-    put(storage, DATA, data)
+    put(storage, DATA)
     put(storage, INDEX, index)
     rows, losses = read_topic(PulsarConnector(), storage, TOPIC, LENIENT)
     (loss,) = [*discover(storage, options=LENIENT).losses, *losses]
@@ -232,6 +239,17 @@ def test_the_blocks_before_a_broken_one_are_read(
     ]
     with pytest.raises(SourceError, match=message):
         discover(storage)
+
+
+@pytest.mark.parametrize("stored_bytes", [0, 250, len(DATA.data) - 1])
+def test_a_broken_index_of_other_data(stored_bytes: int) -> None:
+    """Blocks do not say which ledger they are of; they could be another ledger's."""
+    storage = store(ENTRIES, ledger=8)
+    put(storage, DATA, DATA.data[:stored_bytes])
+    put(storage, INDEX, index_of([(0, 0), (2, 250), (4, 100)]))
+    snapshot = discover(storage, options=LENIENT)
+    assert [loss.entries for loss in snapshot.losses] == ["entries 7:0-4"]
+    assert [found.ledger.id for found in snapshot.ledgers] == [8]
 
 
 def test_a_value_that_did_not_fit_into_a_block() -> None:
@@ -261,32 +279,23 @@ def test_a_value_that_did_not_fit_into_a_block() -> None:
     assert loss.entries == "entries 7:10-23"
 
 
-def test_a_manifest_confirms_that_nothing_is_lost() -> None:
+def test_of_two_broken_indexes_the_one_with_more_good_blocks_is_read() -> None:
     storage = MemoryStorage()
-    put(storage, DATA, DATA.data + b"more")
-    put(storage, INDEX)
-    listed = {"ledgerId": 7, "entries": 5, "isOffloaded": True}
-    options = {"manifest": json.dumps({"ledgers": [listed]})}
-    assert len(read_topic(PulsarConnector(), storage, TOPIC, options)[0]) == 5
-
-
-def test_two_broken_uploads_complete_each_other_as_far_as_they_can() -> None:
-    storage = MemoryStorage()
-    for seed, stored_bytes in enumerate((2 * BLOCK_BYTES, 10, BLOCK_BYTES)):
+    for seed, places in enumerate(([250, 100], [100, 500], [250, 100])):
         data, index = objects(seed=seed)
-        put(storage, data, data.data[:stored_bytes])
-        put(storage, index)
+        put(storage, data)
+        put(storage, index, index_of([(0, 0), (2, places[0]), (4, places[1])]))
     (loss,) = discover(storage, options=LENIENT).losses
-    assert loss.entries == "entries 7:4-4"
+    assert loss.entries == "entries 7:2-4"
     rows, _ = read_topic(PulsarConnector(), storage, TOPIC, LENIENT)
-    assert [row["__entryId"] for row in rows] == [0, 1, 2, 3]
+    assert [row["__entryId"] for row in rows] == [0, 1]
 
 
 def test_no_entries_are_read_of_a_broken_ledger_whose_topic_is_unknown() -> None:
     storage = store(ENTRIES, ledger=8)
     unnamed = ledger_metadata(TOPIC, ENTRIES, "something else")
-    index = index_of([(0, 0), (2, 250), (4, 500)], metadata=unnamed)
-    storage.put(DATA.key, DATA.data[:-1])
+    index = index_of([(0, 0), (2, 250), (4, 100)], metadata=unnamed)
+    storage.put(DATA.key, DATA.data)
     storage.put(INDEX.key, index)
     snapshot = discover(storage, options=LENIENT)
     assert [found.ledger.id for found in snapshot.ledgers] == [8]

@@ -46,8 +46,12 @@ class World:
         (data,) = self.directory.glob(f"*-ledger-{ledger}")
         return data
 
-    def hide_index(self, ledger: int) -> Path:
+    def index_of(self, ledger: int) -> Path:
         (index,) = self.directory.glob(f"*-ledger-{ledger}-index")
+        return index
+
+    def hide_index(self, ledger: int) -> Path:
+        index = self.index_of(ledger)
         return index.rename(self.directory / f"hidden {index.name}")
 
     def show_index(self, hidden: Path) -> None:

@@ -293,8 +293,8 @@ def test_losses_of_a_snapshot_are_logged_once(
 ) -> None:
     for ledger in (3, 5, 9):
         world.offload(ledger, 20)
-    data = world.data_of(5)
-    data.write_bytes(data.read_bytes()[:-1])
+    index = world.index_of(5)
+    index.write_bytes(index.read_bytes()[:-8] + bytes(8))  # the offset of a block
     reader = world.reader(failOnDataLoss="false", maxBytesPerTrigger="4k")
     offsets = batches(reader, reader.initialOffset(), ReadMaxBytes(4 << 10))
     assert len(offsets) > 4
