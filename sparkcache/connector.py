@@ -56,11 +56,20 @@ ENTRY_POINT_GROUP = "sparkcache.connectors"
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """An object: its identity, its user metadata, and all or the last of its bytes."""
+    """An object: its identity, its user metadata, and all or the last of its bytes.
+
+    Attributes:
+        id: Its identity.
+        metadata: Its user metadata.
+        data: Its bytes, or the last of them.
+        modified_ms: When it was written, in milliseconds since 1970.
+
+    """
 
     id: ObjectId
     metadata: Mapping[str, str]
     data: bytes
+    modified_ms: int
 
 
 class ByteStream(Protocol):

@@ -16,6 +16,7 @@ from sparkcache_pulsar import (
     records,
     schemas,
     times,
+    unfinished,
 )
 from sparkcache_pulsar.decode import decode
 from sparkcache_pulsar.decoding import form_of
@@ -47,7 +48,7 @@ class PulsarConnector(Connector):
     option_names = (
         schemas.OPTION_NAMES
         | encryption.OPTION_NAMES
-        | {manifest.OPTION, isolation.OPTION, time_pruning.OPTION}
+        | {manifest.OPTION, isolation.OPTION, time_pruning.OPTION, unfinished.OPTION}
     )
 
     def topic_name(self, topic: str) -> str:
@@ -57,6 +58,7 @@ class PulsarConnector(Connector):
     def decoding(self, options: Mapping[str, str]) -> str:
         """Return the schema of values, the isolation and the decryption, as a text."""
         time_pruning.skew_us(options)
+        unfinished.max_upload_ms(options)
         return str(reading.decoding(options))
 
     def schema(self, decoding: str) -> pa.Schema:

@@ -6,7 +6,8 @@ manifest names, else the one with the least uuid. The index of a file does not s
 whether the file is complete, so the ends are read if a ledger has several uploads.
 
 An upload in the streaming format may be a piece of its ledger. Pieces are read one
-after the other, each up to the start of the next.
+after the other, each up to the start of the next. So is what can be read of uploads
+with a fault, if no upload of the whole ledger is without one.
 """
 
 from __future__ import annotations
@@ -66,7 +67,8 @@ def cover(
     do not show it.
     """
     whole = [upload for upload in uploads if not upload.is_piece]
-    if sound := [upload for upload in whole if upload.fault is None]:
+    sound = [upload for upload in whole if upload.fault is None]
+    if sound:
         if len(sound) > 1:
             complete = [
                 upload for upload in sound if _is_complete(upload, as_ledger, last)
@@ -74,14 +76,8 @@ def cover(
             sound = complete or sound
         chosen = _preferred(sound, listed)
         return Coverage((LedgerMap(as_ledger(chosen), chosen.extents),))
-    pieces = [
-        _with_known_end(upload, as_ledger, last)
-        for upload in uploads
-        if upload.is_piece
-    ]
-    chain = _chain(piece for piece in pieces if piece.fault is None)
-    if not chain:
-        return Coverage(missing=tuple(_all_lost(whole or pieces, listed)))
+    pieces = [_with_known_end(upload, as_ledger, last) for upload in uploads]
+    chain = _chain(piece for piece in pieces if piece.extents)
     maps = tuple(LedgerMap(as_ledger(piece), piece.extents) for piece in chain)
     return Coverage(maps, tuple(_gaps(chain, pieces, listed, root)))
 
@@ -107,13 +103,16 @@ def _with_known_end(
     last: Callable[[Ledger, Extent], int | None],
 ) -> Upload:
     """Leave out the entries that a piece could have but does not have."""
-    if piece.ends_here or piece.fault:
+    if piece.ends_here or not piece.extents:
         return piece
     try:
         end = last(as_ledger(piece), piece.extents[-1])
     except SourceError as error:  # such as an object deleted since it was listed
-        return replace(piece, fault=error)
-    return piece if end is None else replace(_truncated(piece, end), ends_here=True)
+        return replace(piece, extents=(), fault=error)
+    if end is None:
+        return piece
+    last_here = piece.last if piece.fault else end
+    return replace(_truncated(piece, end), last=last_here, ends_here=True)
 
 
 def _preferred(sound: Sequence[Upload], listed: Listed | None) -> Upload:
@@ -133,20 +132,9 @@ def _preferred(sound: Sequence[Upload], listed: Listed | None) -> Upload:
 
 
 def unreadable(upload: Upload) -> Missing:
-    """Return the entries of an unreadable upload; all entries if it has no index."""
+    """Return all entries of an unreadable upload."""
     assert upload.fault is not None
-    first = upload.extents[0].first if upload.extents else 0
-    last = upload.extents[-1].last if upload.extents else UNKNOWN_END
-    return Missing(upload.ledger, first, last, upload.fault)
-
-
-def _all_lost(broken: Sequence[Upload], listed: Listed | None) -> Iterator[Missing]:
-    """Yield a whole ledger as missing, up to the last entry that is known of it."""
-    known = [upload.extents[-1].last for upload in broken if upload.extents]
-    if listed and listed.entries:
-        known.append(listed.entries - 1)
-    last = max(known, default=UNKNOWN_END)
-    yield replace(unreadable(broken[0]), first=0, last=last)
+    return Missing(upload.ledger, upload.first, upload.last, upload.fault)
 
 
 def _truncated(piece: Upload, last: int) -> Upload:
@@ -193,26 +181,28 @@ def _gaps(
 ) -> Iterator[Missing]:
     """Yield the entries missing before, between and after the pieces of a chain.
 
-    Ledgers start with entry 0. They end with the last entry that any piece may have,
+    Ledgers start with entry 0. They end with the last entry that any piece should have,
     readable or not, or that the manifest lists.
     """
-    ends = [piece.extents[-1].last + 1 for piece in pieces]
-    if listed and listed.is_offloaded:
-        ends.append(listed.entries)
+    lasts = [piece.last for piece in pieces if piece.last < UNKNOWN_END]
+    is_closed = not all(piece.is_piece for piece in pieces)
+    if listed and listed.entries and (listed.is_offloaded or is_closed):
+        lasts.append(listed.entries - 1)
+    last = max(lasts, default=UNKNOWN_END)
     expected = 0
     for piece in chain:
         if piece.extents[0].first > expected:
             yield _missing(pieces, root, expected, piece.extents[0].first - 1)
         expected = piece.extents[-1].last + 1
-    if expected < max(ends):
-        yield _missing(pieces, root, expected, max(ends) - 1)
+    if expected <= last:
+        yield _missing(pieces, root, expected, last)
 
 
 def _missing(pieces: Sequence[Upload], root: str, first: int, last: int) -> Missing:
-    """Return entries as missing, with the fault of an unreadable piece that has any."""
+    """Return entries as missing, with the fault of a piece that should have any."""
     ledger = pieces[0].ledger
     for piece in pieces:
-        has_some = piece.extents[0].first <= last and piece.extents[-1].last >= first
+        has_some = piece.first <= last and piece.last >= first
         if piece.fault is not None and has_some:
             return Missing(ledger, first, last, piece.fault)
     return not_stored(root, ledger, first, last)

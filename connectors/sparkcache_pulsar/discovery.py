@@ -1,6 +1,7 @@
 """Find the ledgers of a topic in a bucket.
 
     uploads     which objects are stored                    uploads.py
+    unfinished  which of them are still being uploaded      unfinished.py
     owners      which topic each ledger belongs to          owners.py
     coverage    which uploads of a ledger to read           coverage.py
 
@@ -10,6 +11,7 @@ A topic with a manifest has exactly the ledgers that the manifest lists.
 from __future__ import annotations
 
 import logging
+import time
 from collections import defaultdict
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -25,7 +27,7 @@ from sparkcache.connector import LedgerMap, Snapshot
 from sparkcache.errors import ConfigError, NoSuchTopicError
 from sparkcache.model import UNKNOWN_END, Ledger, qualified_topic
 from sparkcache.progress import steps
-from sparkcache_pulsar import frames, names, unfolding
+from sparkcache_pulsar import frames, names, unfinished, unfolding
 from sparkcache_pulsar.coverage import Missing, cover, not_stored, unreadable
 from sparkcache_pulsar.decoding import Decoding, form_of
 from sparkcache_pulsar.manifest import OPTION, read_manifest
@@ -66,7 +68,8 @@ class Catalog(connectors.Catalog):
         self._manifest = read_manifest(storage, options)
         self._fails = options.get("failOnDataLoss", "true") != "false"
         self._decoding = Decoding.parse(decoding)
-        self._listing = _Listing(read_uploads(storage))
+        self._max_upload_ms = unfinished.max_upload_ms(options)
+        self._listing = self._list()
 
     def __repr__(self) -> str:
         return f"Catalog({self._storage.root}, {self._listing!r})"
@@ -100,7 +103,7 @@ class Catalog(connectors.Catalog):
         contents = self._find(topic)
         if contents.missing:
             # A broker may have written or deleted ledgers since the bucket was listed.
-            self._listing = _Listing(read_uploads(self._storage))
+            self._listing = self._list()
             contents = self._find(topic)
         if contents.missing and self._fails:
             raise contents.missing[0].fault
@@ -113,6 +116,23 @@ class Catalog(connectors.Catalog):
         losses = tuple(missing.as_loss() for missing in contents.missing)
         _log.info("%s: %r", qualified_topic(topic, self._storage.root), contents)
         return Snapshot(tuple(contents.maps), losses)
+
+    def _list(self) -> _Listing:
+        """List the bucket; the manifest says which uploads should be finished."""
+        found = read_uploads(self._storage)
+        uploads = unfinished.without_repeated(found)
+        if self._manifest is None:
+            now_ms = time.time_ns() // 10**6
+            uploads = unfinished.without_uploads_in_progress(
+                uploads, now_ms, self._max_upload_ms
+            )
+        else:
+            uploads = unfinished.without_unlisted(uploads, self._manifest)
+        kept = {upload.uuid for upload in uploads}
+        for upload in found:
+            if upload.uuid not in kept:
+                _log.info("left out an unfinished upload: %s", upload.fault)
+        return _Listing(uploads)
 
     def _named(self, name: str) -> list[str]:
         """Return the topics of a name; raises ConfigError if it has none."""
@@ -159,19 +179,24 @@ class Catalog(connectors.Catalog):
             uploads = uploads_of_topic(
                 listing.by_ledger.get(ledger, []), topic, owners.get(ledger)
             )
-            if uploads:
+            # A ledger not offloaded is missing only if a later one is offloaded.
+            is_due = listed is None or (
+                listed.is_offloaded or (listed.entries > 0 and ledger < newest)
+            )
+            if uploads and (is_due or uploads[0].has_index):
                 last = partial(_last_entry, self._storage)
                 coverage = cover(uploads, listed, root, as_ledger, last)
                 contents.maps += coverage.maps
                 contents.missing += coverage.missing
-            elif listed and (
-                listed.is_offloaded or (listed.entries and ledger < newest)
-            ):
-                # A ledger not offloaded is missing only if a later one is offloaded.
+            elif listed and is_due:
                 end = listed.entries - 1 if listed.entries else UNKNOWN_END
                 contents.missing.append(not_stored(root, ledger, 0, end))
         if manifest is None or contents.missing:
-            contents.missing += map(unreadable, listing.without_ledger)
+            contents.missing += [
+                unreadable(upload)
+                for upload in listing.without_ledger
+                if upload.topic in (None, topic)
+            ]
         return contents
 
     def _unknown(self, option: str, like: str) -> NoSuchTopicError:

@@ -11,6 +11,9 @@
 
 All numbers are big-endian and signed.
 
+A broker that cannot fit an entry into a block writes an index whose last block is
+empty. The blocks before an inconsistent one can be read.
+
 Source: OffloadIndexBlockImpl of Apache Pulsar. Different here: all fields are checked
 against each other, since an index determines the ranges to read.
 """
@@ -23,7 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sparkcache.errors import SourceError
-from sparkcache.model import Extent
+from sparkcache.model import UNKNOWN_END, Extent
 from sparkcache_pulsar.frames import FRAME_HEADER_BYTES, HEADER_BYTES
 from sparkcache_pulsar.protobuf import SLACK_BYTES, Kind, Table, parse
 
@@ -51,17 +54,21 @@ class Index:
     Attributes:
         managed_ledger: Name of the topic's managed ledger; None if absent.
         data_bytes: Length of the data object.
-        extents: The blocks.
+        last: Id of the ledger's last entry; UNKNOWN_END if the blocks contradict it.
+        extents: The blocks, up to the first one that is not consistent.
+        fault: Why that block cannot be read; None if all blocks are consistent.
 
     """
 
     managed_ledger: str | None
     data_bytes: int
+    last: int
     extents: tuple[Extent, ...]
+    fault: SourceError | None = None
 
 
 def parse_index(uri: str, data: bytes) -> Index:
-    """Parse an index object; raises SourceError if it is not consistent."""
+    """Parse an index object; raises SourceError if its blocks cannot be found."""
     if len(data) < _HEAD.size:
         raise SourceError(
             uri,
@@ -82,8 +89,11 @@ def parse_index(uri: str, data: bytes) -> Index:
     managed_ledger, last_entry = ledger_metadata(uri, data, _HEAD.size, metadata_bytes)
     block_map = np.frombuffer(data, BLOCK, blocks, _HEAD.size + metadata_bytes)
     map_offset = len(data) - BLOCK.itemsize * blocks
-    extents = _extents(uri, map_offset, block_map, last_entry, data_bytes)
-    return Index(managed_ledger, data_bytes, extents)
+    extents, fault = _extents(uri, map_offset, block_map, last_entry, data_bytes)
+    last = last_entry
+    if fault is not None and last_entry <= max((e.last for e in extents), default=-1):
+        last = UNKNOWN_END
+    return Index(managed_ledger, data_bytes, last, extents, fault)
 
 
 def check_constants(uri: str, magic: int, header_bytes: int, *, expected: int) -> None:
@@ -121,7 +131,15 @@ def ledger_metadata(
     values = dict(zip(_texts(data, pairs, 1), _texts(data, pairs, 2), strict=True))
     for key in _LEDGER_NAME_KEYS:
         if key in values:
-            return values[key].decode(errors="replace"), last_entry
+            try:
+                return values[key].decode(), last_entry
+            except UnicodeDecodeError as error:
+                raise SourceError(
+                    uri,
+                    offset=offset,
+                    expected="ledger metadata with a name in UTF-8",
+                    found=f"{values[key]!r}",
+                ) from error
     return None, last_entry
 
 
@@ -133,17 +151,21 @@ def _texts(data: bytes, table: Table, number: int) -> list[bytes]:
 
 def _extents(
     uri: str, map_offset: int, blocks: np.ndarray, last_entry: int, data_bytes: int
-) -> tuple[Extent, ...]:
-    """Return the blocks as extents; their map starts at byte `map_offset`."""
+) -> tuple[tuple[Extent, ...], SourceError | None]:
+    """Return the blocks as extents, and the fault of the block that follows them.
+
+    The map of the blocks starts at byte `map_offset`.
+    """
     firsts: list[int] = blocks["first"].tolist()
     offsets: list[int] = blocks["offset"].tolist()
     if firsts[0] != 0 or offsets[0] != 0:
-        raise SourceError(
+        fault = SourceError(
             uri,
             offset=map_offset,
             expected="a first block with entry 0 at byte 0",
             found=f"a first block with entry {firsts[0]} at byte {offsets[0]}",
         )
+        return (), fault
     extents: list[Extent] = []
     next_blocks = zip(
         [*firsts[1:], last_entry + 1], [*offsets[1:], data_bytes], strict=True
@@ -153,12 +175,13 @@ def _extents(
     ):
         entries, size = next_first - first, next_offset - offset
         if entries < 1 or size < HEADER_BYTES + FRAME_HEADER_BYTES * entries:
-            raise SourceError(
+            fault = SourceError(
                 uri,
                 offset=map_offset + BLOCK.itemsize * len(extents),
                 expected="blocks in ascending order, with room for their entries",
                 found=f"entries {first} to {next_first - 1} in bytes {offset} to "
                 f"{next_offset - 1}",
             )
+            return tuple(extents), fault
         extents.append(Extent(first, next_first - 1, offset, size))
-    return tuple(extents)
+    return tuple(extents), None

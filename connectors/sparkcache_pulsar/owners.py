@@ -8,9 +8,10 @@ and all ledgers of a segment are of one topic.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sparkcache.errors import ConfigError
+from sparkcache.errors import ConfigError, SourceError
 from sparkcache_pulsar.manifest import OPTION
 
 if TYPE_CHECKING:
@@ -61,9 +62,24 @@ def uploads_of_topic(
 ) -> Sequence[Upload]:
     """Return the uploads of a ledger that are of a topic.
 
-    Includes broken uploads that could be of any topic, if no owner is known.
+    Includes uploads that could be of any topic, if no owner is known. Their entries are
+    lost.
     """
     matching = [upload for upload in uploads if (upload.topic or owner) == topic]
     if matching or owner is not None:
         return matching
-    return [upload for upload in uploads if upload.fault and not upload.is_piece]
+    return [
+        replace(upload, extents=(), fault=upload.fault or _unnamed(upload))
+        for upload in uploads
+        if upload.topic is None and not upload.is_piece
+    ]
+
+
+def _unnamed(upload: Upload) -> SourceError:
+    assert upload.data is not None
+    return SourceError(
+        upload.data.uri,
+        expected="the name of a topic in the index or in user metadata",
+        found=f"none; the option {OPTION} can say which topic has "
+        f"ledger {upload.ledger}",
+    )

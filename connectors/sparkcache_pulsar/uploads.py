@@ -4,7 +4,8 @@ One listing finds the objects. Their index objects have the topics and the offse
 entries, so all of them are read, and cached by their identity: they never change.
 
 Offloaders write the index last. Data without an index, or with an empty one, is an
-unfinished upload, and is no part of a topic.
+upload in progress, or a lost ledger; see unfinished.py. Of such data the user metadata
+are read, which name the topic, and the time at which they were written.
 
 Source: BlobStoreManagedLedgerOffloader of Apache Pulsar.
 """
@@ -14,12 +15,14 @@ from __future__ import annotations
 import logging
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from threading import Lock
 from typing import TYPE_CHECKING
 
 from cachetools import LRUCache
 
 from sparkcache.errors import SourceError
+from sparkcache.model import UNKNOWN_END
 from sparkcache.progress import steps
 from sparkcache_pulsar import names
 from sparkcache_pulsar.decoding import Streaming
@@ -52,12 +55,18 @@ class Upload:
         ledger: The ledger's id; NO_LEDGER if unknown.
         uuid: Identifies the attempt at offloading.
         topic: The ledger's topic; None if unknown.
-        extents: Where the entries are stored; empty if the index cannot be read.
+        extents: Where the entries that can be read are stored.
+        first: The first entry that should be stored, whether it can be read or not.
+        last: The last such entry; UNKNOWN_END if nothing says which it is.
         data: The object that stores them; None if it does not exist.
         form: How its records are stored.
         is_piece: Whether other objects may have more entries of the ledger.
-        ends_here: Whether the last of these entries is known to be stored.
-        fault: Why entries cannot be read from it.
+        ends_here: Whether the last entry of the extents is known to be stored.
+        fault: Why entries after those of the extents cannot be read; None if it is not
+            known that there are any.
+        has_index: Whether there is an index.
+        written_ms: When the data were written, in milliseconds since 1970; only if
+            there is no index.
 
     """
 
@@ -65,11 +74,15 @@ class Upload:
     uuid: str
     topic: str | None = None
     extents: tuple[Extent, ...] = ()
+    first: int = 0
+    last: int = UNKNOWN_END
     data: ObjectId | None = None
     form: Form = None
     is_piece: bool = False
     ends_here: bool = True
     fault: SourceError | None = None
+    has_index: bool = True
+    written_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +98,8 @@ AnyKey = Key | SegmentKey | FileKey
 _indexes: LRUCache[ObjectId | tuple[ObjectId, ObjectId], _Indexed]
 _indexes = LRUCache(maxsize=10_000)
 _indexes_lock = Lock()
+_without_index: LRUCache[ObjectId, tuple[str | None, int]] = LRUCache(maxsize=10_000)
+_without_index_lock = Lock()
 
 
 def read_uploads(storage: Storage) -> list[Upload]:
@@ -98,20 +113,21 @@ def read_uploads(storage: Storage) -> list[Upload]:
             (indexes if key.is_index else data)[replace(key, is_index=False)] = (
                 object_id
             )
-    for key in data.keys() - indexes.keys():
-        _log_unfinished(storage, key)
+    keys = data | indexes
 
     def read(key: AnyKey) -> Iterable[Upload]:
+        if key not in indexes:
+            return [_read_without_index(storage, key, data[key], "no such object")]
         if isinstance(key, FileKey):
             return _read_file(storage, key, indexes[key], data.get(key))
         return _read_upload(storage, key, indexes[key], data.get(key))
 
     with ThreadPoolExecutor(_READERS, "pulsar-index") as readers:
         groups = steps(
-            readers.map(read, indexes),
+            readers.map(read, keys),
             f"Reading indexes in {storage.root}",
             "indexes",
-            len(indexes),
+            len(keys),
         )
         uploads = [upload for group in groups for upload in group]
     return sorted(uploads, key=lambda upload: (upload.ledger, upload.uuid))
@@ -126,7 +142,7 @@ def _read_upload(
         topic = None
         try:
             stored = storage.get(index_id.uri)
-            metadata = {name.lower(): text for name, text in stored.metadata.items()}
+            metadata = _user_metadata(stored)
             topic = names.topic_of_managed_ledger(metadata.get(TOPIC_KEY, ""))
             _check_version(index_id.uri, metadata)
             if isinstance(key, Key):
@@ -139,7 +155,10 @@ def _read_upload(
         with _indexes_lock:
             _indexes[stored.id] = indexed
     fault = _mismatch(f"{storage.root}/{key}", indexed.data_bytes, data)
-    return [replace(upload, data=data, fault=fault) for upload in indexed.uploads]
+    return [
+        _with_data(upload, data, indexed.data_bytes, fault)
+        for upload in indexed.uploads
+    ]
 
 
 def _read_index(key: Key, topic: str | None, stored: StoredObject) -> _Indexed:
@@ -152,10 +171,14 @@ def _read_index(key: Key, topic: str | None, stored: StoredObject) -> _Indexed:
             expected=f"a ledger of {topic}, as {TOPIC_KEY} says",
             found=f"a ledger of {named}",
         )
-    topic = named or topic
-    if topic is None:
-        _log.warning("%s does not name the ledger's topic: left out", stored.id.uri)
-    upload = Upload(key.ledger, key.uuid, topic, index.extents)
+    upload = Upload(
+        key.ledger,
+        key.uuid,
+        named or topic,
+        index.extents,
+        last=index.last,
+        fault=index.fault,
+    )
     return _Indexed((upload,), index.data_bytes)
 
 
@@ -167,6 +190,8 @@ def _read_segment(key: SegmentKey, topic: str | None, stored: StoredObject) -> _
             key.uuid,
             topic,
             piece.extents,
+            piece.extents[0].first,
+            piece.extents[-1].last,
             form=Streaming(),
             is_piece=True,
             ends_here=piece.ends_here,
@@ -193,8 +218,7 @@ def _read_file(
         except SourceError as error:
             return [Upload(key.ledger, key.uuid, topic, data=data, fault=error)]
         if file is None:
-            _log_unfinished(storage, key)
-            return []
+            return [_read_without_index(storage, key, data, "no offsets in it")]
         named = names.topic_of_managed_ledger(file.managed_ledger or "")
         if named and topic and named != topic:
             expected = f"a ledger of {topic}, as the folder is named"
@@ -207,8 +231,9 @@ def _read_file(
             key.uuid,
             topic,
             file.extents,
-            data,
-            file.layout,
+            last=file.extents[-1].last,
+            data=data,
+            form=file.layout,
             ends_here=False,
         )
         indexed = _Indexed((upload,), data.size_bytes)
@@ -217,8 +242,44 @@ def _read_file(
     return indexed.uploads
 
 
-def _log_unfinished(storage: Storage, key: AnyKey) -> None:
-    _log.info("%s: %s has no index: an unfinished upload", storage.root, key)
+def _read_without_index(
+    storage: Storage, key: AnyKey, data: ObjectId, found: str
+) -> Upload:
+    """Return an upload whose index was found to be missing."""
+    topic = key.topic() if isinstance(key, FileKey) else None
+    ledger = NO_LEDGER if isinstance(key, SegmentKey) else key.ledger
+    upload = Upload(ledger, key.uuid, topic, data=data, has_index=False)
+    try:
+        named, written_ms = _topic_and_time(storage, data)
+    except SourceError as error:  # such as an object deleted since it was listed
+        return replace(upload, fault=error)
+    written = datetime.fromtimestamp(written_ms / 1e3, UTC)
+    fault = SourceError(
+        data.uri,
+        expected="an index of these data",
+        found=f"{found}, and the data were written at {written:%Y-%m-%d %H:%M:%S} UTC",
+    )
+    return replace(upload, topic=topic or named, fault=fault, written_ms=written_ms)
+
+
+def _topic_and_time(storage: Storage, data: ObjectId) -> tuple[str | None, int]:
+    """Return the topic that user metadata of data name, and when it was written."""
+    with _without_index_lock:
+        known = _without_index.get(data)
+    if known is None:
+        # An empty object has no last byte.
+        read = (
+            storage.get_end(data.uri, 1) if data.size_bytes else storage.get(data.uri)
+        )
+        name = _user_metadata(read).get(TOPIC_KEY, "")
+        known = names.topic_of_managed_ledger(name), read.modified_ms
+        with _without_index_lock:
+            _without_index[data] = known
+    return known
+
+
+def _user_metadata(stored: StoredObject) -> dict[str, str]:
+    return {name.lower(): text for name, text in stored.metadata.items()}
 
 
 def _check_version(uri: str, metadata: Mapping[str, str]) -> None:
@@ -229,6 +290,35 @@ def _check_version(uri: str, metadata: Mapping[str, str]) -> None:
             expected=f"format version {FORMAT_VERSION}",
             found=f"{version!r} in {VERSION_KEY}",
         )
+
+
+def _with_data(
+    upload: Upload, data: ObjectId | None, data_bytes: int, fault: SourceError | None
+) -> Upload:
+    """Return what can be read of an upload whose data object has another size.
+
+    `data_bytes` is the size that the index says, `fault` what to say of another one.
+    Data of another size could be those of another ledger. Only blocks of the streaming
+    format name their ledger. But an index whose last block is empty counts too few
+    bytes.
+    """
+    upload = replace(upload, data=data)
+    if fault is None:
+        return upload
+    size_bytes = data.size_bytes if data else 0
+    is_counted_too_few = upload.fault is not None and size_bytes > data_bytes
+    end = size_bytes if upload.is_piece or is_counted_too_few else 0
+    extents = tuple(extent for extent in upload.extents if _end_of(extent) <= end)
+    if extents != upload.extents:
+        return replace(upload, extents=extents, fault=upload.fault or fault)
+    if upload.is_piece and _end_of(extents[-1]) == data_bytes:
+        # The data go on, so nothing says which entry is the last.
+        return replace(upload, last=UNKNOWN_END, fault=fault)
+    return upload
+
+
+def _end_of(extent: Extent) -> int:
+    return extent.offset + extent.size_bytes
 
 
 def _mismatch(uri: str, size_bytes: int, data: ObjectId | None) -> SourceError | None:

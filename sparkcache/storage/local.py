@@ -44,19 +44,19 @@ class LocalStorage:
     def get(self, uri: str) -> StoredObject:
         """Read a whole file."""
         with _translated(uri), _path(uri).open("rb") as file:
-            object_id = _object_id(uri, os.fstat(file.fileno()))
+            status = os.fstat(file.fileno())
             data = file.read()
         self._traffic.add(gets=1, received_bytes=len(data))
-        return StoredObject(object_id, {}, data)
+        return _stored_object(uri, status, data)
 
     def get_end(self, uri: str, size_bytes: int) -> StoredObject:
         """Read the last bytes of a file."""
         with _translated(uri), _path(uri).open("rb") as file:
-            object_id = _object_id(uri, os.fstat(file.fileno()))
-            file.seek(max(0, object_id.size_bytes - size_bytes))
+            status = os.fstat(file.fileno())
+            file.seek(max(0, status.st_size - size_bytes))
             data = file.read()
         self._traffic.add(gets=1, received_bytes=len(data))
-        return StoredObject(object_id, {}, data)
+        return _stored_object(uri, status, data)
 
     def access(self) -> Mapping[str, str]:
         """Return no settings: a path is enough to read."""
@@ -134,6 +134,10 @@ def _path(uri: str) -> Path:
 def _object_id(uri: str, status: os.stat_result) -> ObjectId:
     version = f"{status.st_mtime_ns:x}-{status.st_ino:x}"
     return ObjectId(uri, status.st_size, version)
+
+
+def _stored_object(uri: str, status: os.stat_result, data: bytes) -> StoredObject:
+    return StoredObject(_object_id(uri, status), {}, data, status.st_mtime_ns // 10**6)
 
 
 @contextmanager

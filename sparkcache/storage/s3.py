@@ -76,16 +76,14 @@ class S3Storage:
     def get(self, uri: str) -> StoredObject:
         """Read a whole object."""
         response, data = self._get_body(uri)
-        object_id = ObjectId(uri, len(data), response["ETag"].strip('"'))
-        return StoredObject(object_id, response["Metadata"], data)
+        return _stored_object(uri, response, len(data), data)
 
     def get_end(self, uri: str, size_bytes: int) -> StoredObject:
         """Read the last bytes of an object."""
         response, data = self._get_body(uri, Range=f"bytes=-{size_bytes}")
         _, _, total = response.get("ContentRange", "").rpartition("/")
         whole_bytes = int(total) if total.isdecimal() else len(data)
-        object_id = ObjectId(uri, whole_bytes, response["ETag"].strip('"'))
-        return StoredObject(object_id, response["Metadata"], data[-size_bytes:])
+        return _stored_object(uri, response, whole_bytes, data[-size_bytes:])
 
     def access(self) -> Mapping[str, str]:
         """Return the settings that boto3 uses, so that only boto3 is configured."""
@@ -244,6 +242,14 @@ class ObjectRange:
         """Close the response; the remaining bytes are not read."""
         self._end = self.position
         self._body.close()
+
+
+def _stored_object(
+    uri: str, response: GetObjectOutputTypeDef, size_bytes: int, data: bytes
+) -> StoredObject:
+    object_id = ObjectId(uri, size_bytes, response["ETag"].strip('"'))
+    modified_ms = int(response["LastModified"].timestamp() * 1e3)
+    return StoredObject(object_id, response["Metadata"], data, modified_ms)
 
 
 def _require_requested(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from sparkcache.connector import StoredObject
@@ -76,13 +77,24 @@ class MemoryStorage:
         return f"MemoryStorage({self.root}, {len(self._objects)} objects)"
 
     def put(
-        self, name: str, data: bytes, metadata: Mapping[str, str] | None = None
+        self,
+        name: str,
+        data: bytes,
+        metadata: Mapping[str, str] | None = None,
+        *,
+        modified_ms: int | None = None,
     ) -> ObjectId:
-        """Store an object, replacing any object with the same name."""
+        """Store an object, replacing any object with the same name.
+
+        `modified_ms` is when it was written, in milliseconds since 1970; None is now.
+        """
         content = repr(sorted((metadata or {}).items())).encode() + data
         version = hashlib.blake2b(content, digest_size=8).hexdigest()
         object_id = ObjectId(f"{self.root}/{name}", len(data), version)
-        self._objects[object_id.uri] = StoredObject(object_id, metadata or {}, data)
+        if modified_ms is None:
+            modified_ms = time.time_ns() // 10**6
+        stored = StoredObject(object_id, metadata or {}, data, modified_ms)
+        self._objects[object_id.uri] = stored
         return object_id
 
     def remove(self, name: str) -> None:
@@ -105,7 +117,7 @@ class MemoryStorage:
         """Read the last bytes of an object."""
         stored = self.get(uri)
         begin = max(0, len(stored.data) - size_bytes)
-        return StoredObject(stored.id, stored.metadata, stored.data[begin:])
+        return replace(stored, data=stored.data[begin:])
 
     def access(self) -> Mapping[str, str]:
         """Return no settings: no other library can read it."""
@@ -114,7 +126,7 @@ class MemoryStorage:
     def open(self, object_id: ObjectId, offset: int, size_bytes: int) -> MemoryStream:
         """Read a range of exactly this version of an object, if it has a version."""
         if size_bytes == 0:
-            empty = StoredObject(object_id, {}, b"")
+            empty = StoredObject(object_id, {}, b"", 0)
             return MemoryStream(empty, offset, 0, self.chunk_bytes)
         self.requests["open"] += 1
         self.bytes_opened += size_bytes

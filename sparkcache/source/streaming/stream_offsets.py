@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from sparkcache.errors import ConfigError
-from sparkcache.model import Loss, Position
+from sparkcache.model import UNKNOWN_END, Loss, Position
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -212,6 +212,21 @@ def lost(marks: Marks, stored: Sequence[EntrySpan], uri: str) -> list[Loss]:
         elif span is not None and _is_recreated(mark, span.stop):
             losses.append(_recreated(uri, span, mark.next - 1))
     return losses
+
+
+def unread_losses(marks: Marks, losses: Iterable[Loss]) -> list[Loss]:
+    """Return the losses of a snapshot with entries that a stream should still read.
+
+    No batch reads a ledger that is lost as a whole, so no batch reports it.
+    """
+    unread_ones = []
+    for loss in losses:
+        mark = marks.get(loss.ledger, LedgerMark(0, 0))
+        is_before = marks and 0 <= loss.ledger < min(marks)
+        is_unread = loss.first >= mark.next or mark.next <= loss.last < UNKNOWN_END
+        if is_unread and not is_before:
+            unread_ones.append(loss)
+    return unread_ones
 
 
 def lost_between(

@@ -8,7 +8,7 @@ See `stream_offsets` for the offsets.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from threading import Event
 from typing import TYPE_CHECKING, TypeAlias
@@ -103,6 +103,9 @@ class StreamReader(BatchReader):
             topic_marks = known.get(topic) or stream_offsets.beginning(None, stored)
             lost = stream_offsets.lost(topic_marks, stored, self.scan.root)
             self._report(topic, lost)
+            if topic in view.snapshots:
+                losses = view.snapshots[topic].losses
+                self._report(topic, stream_offsets.unread_losses(topic_marks, losses))
             marks[topic] = stream_offsets.reset_recreated(topic_marks, stored)
             if spans := stream_offsets.unread(marks[topic], stored):
                 unread[topic] = spans
@@ -146,6 +149,8 @@ class StreamReader(BatchReader):
                 name = qualified_topic(topic, self.scan.root)
                 snapshot = view.snapshots[topic]
                 indexes[name] = ExtentIndex.for_tasks(connector, snapshot)
+                new = (loss for loss in snapshot.losses if loss not in self._reported)
+                snapshot = replace(snapshot, losses=tuple(new))
                 snapshots += [(Consumer(name, *bounds), snapshot) for bounds in ranges]
         stream = self._plan.next((start, end), self._still_to_read(begin, view))
         packed_plan = packed(stream)

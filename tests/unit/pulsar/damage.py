@@ -22,7 +22,6 @@ from sparkcache_pulsar.testing import Codec, bytes_field, varint, varint_field
 from .fuzz_topics import (
     COUNTS,
     FILES,
-    INDEX_HEADER_BYTES,
     LAYOUTS,
     Parts,
     Region,
@@ -72,9 +71,8 @@ class Damaged:
         harmed: Entries that may be lost.
         changed: Entries whose bytes are others now; None if they cannot be found.
         vague: Ledgers that may be given up without saying how many entries they have.
-        untold: Entries that may be missing without a word. An index that ends before it
-            says anything looks like that of an unfinished upload; one of a segment may
-            say that a ledger has less entries than it has.
+        untold: Entries that may be missing without a word: the index of a segment, or
+            that of another ledger, may say that a ledger has less entries than it has.
         free: Entries that may have become any others, if nothing shows it.
 
     """
@@ -135,9 +133,10 @@ def _compare(
         if new is None or new != original:
             damaged.harmed |= all_of_them
             damaged.vague |= ledgers
-            is_short = new is not None and len(new.data) <= INDEX_HEADER_BYTES
-            if layout == "streaming" or (layout in FILES and is_short):
-                damaged.untold |= all_of_them
+            if new is not None and not original.regions:
+                is_another = new.data in {stored.data for stored in objects.values()}
+                if layout == "streaming" or is_another:
+                    damaged.untold |= all_of_them
         return
     if new.metadata != original.metadata:
         damaged.harmed |= all_of_them
@@ -376,10 +375,9 @@ def _damage_bucket(
     random_: random.Random, objects: dict[str, Stored], layout: str
 ) -> None:
     name, other = random_.sample(sorted(objects), 2)
-    data_names = [name for name in sorted(objects) if objects[name].regions]
     match random_.randrange(6):
         case 0:
-            objects.pop(random_.choice(data_names))
+            objects.pop(name)
         case 1 if layout not in FILES:  # nobody knows which file is in which folder
             objects[name], objects[other] = (
                 replace(objects[name], data=objects[other].data, regions=()),

@@ -20,7 +20,7 @@ from sparkcache_pulsar.testing import (
     varint_field,
 )
 
-from .mapfiles import COMPRESS, LONG, Format, folder, map_file
+from .mapfiles import COMPRESS, Format, folder, map_file
 from .reference import DELIMITED, BadEntryError, fields
 from .streaming import Block, segment_objects
 from .topics import TOPIC
@@ -31,7 +31,6 @@ Written = Mapping[tuple[int, int], bytes]
 """Entries by ledger and id."""
 
 HEADER_BYTES, FRAME_BYTES, RECORD_BYTES = 128, 12, 16
-INDEX_HEADER_BYTES = len(Format("block").header(LONG))
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,11 @@ What no reader can know is not required. Entries without a checksum, and all tha
 broker puts in front of it, are whatever their bytes say. An index has no checksum, so
 what it says wrongly may cost entries, or add some; both are reported.
 An index that cannot be read does not say how many entries are lost with it, unless a
-manifest does. One of a file that is empty is that of an upload which was not finished.
-One of a segment without a manifest may be wrong about how many entries a ledger has.
+manifest does; then the loss has no end. That of a segment does not even say of which
+ledgers, and without a manifest it may be wrong about how many entries a ledger has.
+
+Losses are counted, too: entries that came and entries of losses are together as many as
+were written. So a loss that says too little fails, as does one that says too much.
 """
 
 from __future__ import annotations
@@ -39,9 +42,11 @@ from sparkcache.model import Ledger, Loss, Run
 from sparkcache.testing import MemoryStorage, as_dicts, discover
 from sparkcache_pulsar import PulsarConnector, codecs, hadoop_codecs
 from sparkcache_pulsar.parts import COLUMNS
+from sparkcache_pulsar.uploads import NO_LEDGER
 
 from .damage import CAP_BYTES, Case, Damaged, damage
 from .fuzz_topics import (
+    COUNTS,
     LAYOUTS,
     sources,
     written,
@@ -64,7 +69,6 @@ class Found:
     rows: dict[tuple[int, int], list[Row]] = field(default_factory=dict)
     lost: set[tuple[int, int]] = field(default_factory=set)
     losses: list[Loss] = field(default_factory=list)
-    ledgers: set[int] = field(default_factory=set)
     refusal: SourceError | None = None
     error: SourceError | ConfigError | None = None
 
@@ -80,7 +84,7 @@ def read(damaged: Damaged, case: Case) -> Found:
     """Read a damaged topic through the connector."""
     storage = MemoryStorage(chunk_bytes=random.Random(str(case)).choice([7, 1 << 20]))
     for name, stored in damaged.objects.items():
-        storage.put(name, stored.data, stored.metadata)
+        storage.put(name, stored.data, stored.metadata, modified_ms=0)
     run_bytes = random.Random(str(case)).choice([1, *[500] * 2, *[1 << 20] * 9])
     found = Found()
     options = {**LAYOUTS[case.layout].options, **_LENIENT}
@@ -91,7 +95,6 @@ def read(damaged: Damaged, case: Case) -> Found:
             found.refusal = _refusal(storage, LAYOUTS[case.layout].options)
         for ledger_map in snapshot.ledgers:
             ledger = ledger_map.ledger
-            found.ledgers.add(ledger.id)
             for extent in ledger_map.extents:
                 runs = _CONNECTOR.runs(extent, run_bytes)
                 stream = storage.open(ledger.object, extent.offset, extent.size_bytes)
@@ -100,6 +103,7 @@ def read(damaged: Damaged, case: Case) -> Found:
     except (SourceError, ConfigError) as error:
         found.error = error
     for loss in found.losses:
+        # A loss without an end reaches beyond all entries here.
         for entry in range(loss.first, min(loss.last, loss.first + 10_000) + 1):
             place = loss.ledger, entry
             assert place not in found.lost or place not in damaged.entries, (
@@ -182,18 +186,41 @@ def judge(damaged: Damaged, found: Found, layout: str) -> None:
         return
     if found.refusal is not None:
         is_named = found.refusal.offset is not None
-        is_of_all = re.search(r"no (such )?object|format", str(found.refusal))
+        is_of_all = re.search(r"no (such )?(object|offsets)|format", str(found.refusal))
         assert is_named or is_of_all, f"it names no place: {found.refusal}"
     both = found.lost & found.rows.keys()
     assert not both, f"lost and delivered: {both}"
     invented = found.rows.keys() - damaged.entries.keys()
     assert not invented, f"never written: {invented}"
+    for ledger in COUNTS:
+        _judge_count(damaged, found, ledger)
     for place in damaged.entries:
         _judge_entry(damaged, found, place)
 
 
-def _judge_entry(damaged: Damaged, found: Found, place: tuple[int, int]) -> None:
-    rows = found.rows.get(place, [])
+def _judge_count(damaged: Damaged, found: Found, ledger: int) -> None:
+    """Raise AssertionError unless losses say how many entries did not come."""
+    places = [place for place in damaged.entries if place[0] == ledger]
+    if any(
+        place in damaged.free or _is_given_up(damaged, found, place) for place in places
+    ):
+        return
+    came = [
+        place
+        for place in places
+        if place in found.rows
+        or (place not in found.lost and [] in _allowed(damaged, place))
+    ]
+    losses = [loss for loss in found.losses if loss.ledger == ledger]
+    lost = sum(loss.last - loss.first + 1 for loss in losses)
+    text = f"{len(came)} of {len(places)} entries of {ledger} came, {lost} are lost"
+    assert len(came) + lost >= len(places), f"{text}: {losses}"
+    if ledger not in damaged.vague:
+        assert len(came) + lost == len(places), f"{text}: {losses}"
+
+
+def _allowed(damaged: Damaged, place: tuple[int, int]) -> list[list[Row] | None]:
+    """Return what may come of an entry; None if it may be lost."""
     allowed: list[list[Row] | None] = []
     if place in damaged.changed:
         data = damaged.changed[place]
@@ -202,6 +229,12 @@ def _judge_entry(damaged: Damaged, found: Found, place: tuple[int, int]) -> None
         allowed.append(None)
     if place not in damaged.changed or place in damaged.harmed:
         allowed.append(_rows_written(place))
+    return allowed
+
+
+def _judge_entry(damaged: Damaged, found: Found, place: tuple[int, int]) -> None:
+    rows = found.rows.get(place, [])
+    allowed = _allowed(damaged, place)
     got = None if place in found.lost or _is_given_up(damaged, found, place) else rows
     if place in damaged.free and got is not None:
         entry = sources()[place]
@@ -214,18 +247,11 @@ def _judge_entry(damaged: Damaged, found: Found, place: tuple[int, int]) -> None
 
 
 def _is_given_up(damaged: Damaged, found: Found, place: tuple[int, int]) -> bool:
-    """Return whether a loss stands for a whole ledger that says no more of itself."""
-    ledger = place[0]
-    if ledger not in damaged.vague or place in found.rows:
+    """Return whether an entry may be lost without a loss of its ledger."""
+    if place[0] not in damaged.vague or place in found.rows:
         return False
-    if place in damaged.untold:
-        return True
-    known = {number for number, _ in damaged.entries}
-    return any(
-        loss.ledger not in known
-        or (loss.ledger == ledger and ledger not in found.ledgers)
-        for loss in found.losses
-    )
+    is_unknown = any(loss.ledger == NO_LEDGER for loss in found.losses)
+    return is_unknown or place in damaged.untold
 
 
 # Bounds, and many cases.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import struct
 from typing import TYPE_CHECKING
 
 import pytest
@@ -99,7 +100,7 @@ def test_data_without_an_index_is_an_unfinished_upload(
     put(storage, objects(8)[0])
     with caplog.at_level(logging.INFO):
         assert [found.ledger.id for found in discover(storage).ledgers] == [7]
-    assert "ledger-8 has no index" in caplog.text
+    assert "ledger-8: expected an index of these data" in caplog.text
 
 
 def test_one_of_several_uploads_is_taken_always_the_same() -> None:
@@ -141,6 +142,13 @@ DATA, INDEX = objects()
             id="cut",
         ),
         pytest.param(
+            DATA.data + b"x",
+            INDEX.data,
+            INDEX.metadata,
+            "bytes, as its index says",
+            id="longer",
+        ),
+        pytest.param(
             None, INDEX.data, INDEX.metadata, "found no such object", id="no data"
         ),
         pytest.param(
@@ -179,6 +187,119 @@ def test_a_broken_ledger(
     (loss,) = snapshot.losses
     assert (loss.ledger, loss.first) == (7, 0)
     assert message.removeprefix("expected ").split(",")[0] in str(loss)
+
+
+METADATA = ledger_metadata(TOPIC, ENTRIES)
+METADATA_OF_4 = ledger_metadata(TOPIC, ENTRIES[:4])
+
+
+def index_of(
+    blocks: list[tuple[int, int]],
+    data_bytes: int = len(DATA.data),
+    metadata: bytes = METADATA,
+) -> bytes:
+    return index_object(data_bytes, blocks, metadata)
+
+
+@pytest.mark.parametrize(
+    ("index", "lost", "message"),
+    [
+        pytest.param(
+            index_of([(0, 0), (2, 250), (4, 100)]),
+            "entries 7:2-4",
+            "found entries 2 to 3 in bytes 250 to 99",
+            id="an offset",
+        ),
+        pytest.param(
+            index_of([(0, 0), (2, 250), (4, 500)], len(DATA.data) - 99),
+            "entries 7:4-4",
+            "found entries 4 to 4 in bytes 500 to",
+            id="the size of the data",
+        ),
+        pytest.param(
+            index_of([(0, 0), (2, 250), (4, 500)], metadata=METADATA_OF_4),
+            "all entries from 7:4 on",
+            "found entries 4 to 3 in bytes 500 to",
+            id="the last entry",
+        ),
+    ],
+)
+def test_the_blocks_before_a_broken_one_are_read(
+    index: bytes, lost: str, message: str
+) -> None:
+    storage = store(ENTRIES, ledger=8)
+    put(storage, DATA)
+    put(storage, INDEX, index)
+    rows, losses = read_topic(PulsarConnector(), storage, TOPIC, LENIENT)
+    (loss,) = [*discover(storage, options=LENIENT).losses, *losses]
+    assert loss.entries == lost
+    assert message in str(loss)
+    assert [row["__entryId"] for row in rows if row["__ledgerId"] == 7] == [
+        *range(loss.first)
+    ]
+    with pytest.raises(SourceError, match=message):
+        discover(storage)
+
+
+@pytest.mark.parametrize("stored_bytes", [0, 250, len(DATA.data) - 1])
+def test_a_broken_index_of_other_data(stored_bytes: int) -> None:
+    """Blocks do not say which ledger they are of; they could be another ledger's."""
+    storage = store(ENTRIES, ledger=8)
+    put(storage, DATA, DATA.data[:stored_bytes])
+    put(storage, INDEX, index_of([(0, 0), (2, 250), (4, 100)]))
+    snapshot = discover(storage, options=LENIENT)
+    assert [loss.entries for loss in snapshot.losses] == ["entries 7:0-4"]
+    assert [found.ledger.id for found in snapshot.ledgers] == [8]
+
+
+def test_a_value_that_did_not_fit_into_a_block() -> None:
+    """Pulsar's offloader then writes a block of padding, and does not count it."""
+    block_bytes = 5 << 20
+    sizes = [500_000] * 10 + [block_bytes] + [500_000] * 13
+    entries = [Entry((Message(bytes(size)),)).encode() for size in sizes]
+    data, _ = ledger_objects(TOPIC, 7, entries[:10], max_block_bytes=block_bytes)
+    blocks = [
+        struct.pack(">Iqqq100x", 0xFBDBABCB, 128, block_bytes, 0) + data.data[128:],
+        struct.pack(">Iqqq100x", 0xFBDBABCB, 128, block_bytes, 10),
+    ]
+    stored = b"".join(block.ljust(block_bytes, b"\xfe") for block in blocks)
+    of_all = ledger_metadata(TOPIC, entries)
+    storage = MemoryStorage()
+    put(storage, data, stored)
+    storage.put(
+        f"{data.key}-index",
+        index_of([(0, 0), (10, block_bytes)], block_bytes, of_all),
+    )
+    with pytest.raises(SourceError, match="blocks in ascending order"):
+        discover(storage)
+    rows, losses = read_topic(PulsarConnector(), storage, TOPIC, LENIENT)
+    assert [row["__entryId"] for row in rows] == [*range(10)]
+    assert not losses
+    (loss,) = discover(storage, options=LENIENT).losses
+    assert loss.entries == "entries 7:10-23"
+
+
+def test_of_two_broken_indexes_the_one_with_more_good_blocks_is_read() -> None:
+    storage = MemoryStorage()
+    for seed, places in enumerate(([250, 100], [100, 500], [250, 100])):
+        data, index = objects(seed=seed)
+        put(storage, data)
+        put(storage, index, index_of([(0, 0), (2, places[0]), (4, places[1])]))
+    (loss,) = discover(storage, options=LENIENT).losses
+    assert loss.entries == "entries 7:2-4"
+    rows, _ = read_topic(PulsarConnector(), storage, TOPIC, LENIENT)
+    assert [row["__entryId"] for row in rows] == [0, 1]
+
+
+def test_no_entries_are_read_of_a_broken_ledger_whose_topic_is_unknown() -> None:
+    storage = store(ENTRIES, ledger=8)
+    unnamed = ledger_metadata(TOPIC, ENTRIES, "something else")
+    index = index_of([(0, 0), (2, 250), (4, 100)], metadata=unnamed)
+    storage.put(DATA.key, DATA.data)
+    storage.put(INDEX.key, index)
+    snapshot = discover(storage, options=LENIENT)
+    assert [found.ledger.id for found in snapshot.ledgers] == [8]
+    assert [loss.entries for loss in snapshot.losses] == ["entries 7:0-4"]
 
 
 class ChangingStorage(MemoryStorage):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 from sparkcache.errors import SourceError
-from sparkcache.model import Extent
+from sparkcache.model import UNKNOWN_END, Extent
 from sparkcache_pulsar.index import parse_index
 from sparkcache_pulsar.testing import index_object, ledger_metadata
 
@@ -70,35 +70,6 @@ def changed(at: int, format_: str, value: int) -> bytes:
         pytest.param(GOOD + b"x", "found 3 blocks", id="longer"),
         pytest.param(changed(32, ">I", 0), "ledger metadata", id="metadata"),
         pytest.param(
-            index_object(2500, [(1, 0)], METADATA), "a first block with", id="entry 0"
-        ),
-        pytest.param(
-            index_object(2500, [(0, 1)], METADATA), "a first block with", id="byte 0"
-        ),
-        pytest.param(
-            index_object(2500, [(0, 0), (8, 1000), (4, 2000)], METADATA),
-            "ascending order",
-            id="first ids descend",
-        ),
-        pytest.param(
-            index_object(2500, [(0, 0), (4, 2000), (8, 1000)], METADATA),
-            "ascending order",
-            id="offsets descend",
-        ),
-        pytest.param(
-            index_object(2000, BLOCKS, METADATA), "ascending order", id="short data"
-        ),
-        pytest.param(
-            index_object(2500, BLOCKS, ledger_metadata(TOPIC, [b""] * 8)),
-            "ascending order",
-            id="last entry before the last block",
-        ),
-        pytest.param(
-            index_object(2500, BLOCKS, ledger_metadata(TOPIC, [b""] * 99)),
-            "room for their entries",
-            id="more entries than fit",
-        ),
-        pytest.param(
             index_object(2500, BLOCKS, b""), "last entry id", id="no metadata"
         ),
     ],
@@ -106,6 +77,69 @@ def changed(at: int, format_: str, value: int) -> bytes:
 def test_what_is_inconsistent(data: bytes, message: str) -> None:
     with pytest.raises(SourceError, match=message):
         parse_index("u", data)
+
+
+@pytest.mark.parametrize(
+    ("data", "message", "good", "last"),
+    [
+        pytest.param(
+            index_object(2500, [(1, 0)], METADATA),
+            "a first block with",
+            0,
+            9,
+            id="entry 0",
+        ),
+        pytest.param(
+            index_object(2500, [(0, 1)], METADATA),
+            "a first block with",
+            0,
+            9,
+            id="byte 0",
+        ),
+        pytest.param(
+            index_object(2500, [(0, 0), (8, 1000), (4, 2000)], METADATA),
+            "entries 8 to 3 in bytes",
+            1,
+            9,
+            id="first ids descend",
+        ),
+        pytest.param(
+            index_object(2500, [(0, 0), (4, 2000), (8, 1000)], METADATA),
+            "in bytes 2000 to 999",
+            1,
+            9,
+            id="offsets descend",
+        ),
+        pytest.param(
+            index_object(2000, BLOCKS, METADATA),
+            "in bytes 2000 to 1999",
+            2,
+            9,
+            id="short data",
+        ),
+        pytest.param(
+            index_object(2500, BLOCKS, ledger_metadata(TOPIC, [b""] * 8)),
+            "entries 8 to 7",
+            2,
+            UNKNOWN_END,
+            id="last entry before the last block",
+        ),
+        pytest.param(
+            index_object(2500, BLOCKS, ledger_metadata(TOPIC, [b""] * 99)),
+            "room for their entries",
+            2,
+            98,
+            id="more entries than fit",
+        ),
+    ],
+)
+def test_blocks_before_an_inconsistent_one_are_good(
+    data: bytes, message: str, good: int, last: int
+) -> None:
+    index = parse_index("u", data)
+    assert len(index.extents) == good
+    assert index.last == last
+    assert message in str(index.fault)
 
 
 @given(st.integers(0, len(GOOD) - 1), st.integers(1, 255))
@@ -116,5 +150,12 @@ def test_a_changed_byte_is_an_error_or_a_consistent_index(at: int, flip: int) ->
         index = parse_index("u", bytes(data))
     except SourceError:
         return
-    assert sum(extent.size_bytes for extent in index.extents) == index.data_bytes
-    assert all(extent.first <= extent.last for extent in index.extents)
+    end = next_entry = 0
+    for extent in index.extents:
+        assert (extent.first, extent.offset) == (next_entry, end)
+        assert extent.first <= extent.last
+        next_entry, end = extent.last + 1, extent.offset + extent.size_bytes
+    if index.fault is None:
+        assert (next_entry, end) == (index.last + 1, index.data_bytes)
+    else:
+        assert next_entry <= index.last

@@ -161,7 +161,7 @@ def test_an_upload_whose_index_is_empty_is_unfinished(
     with caplog.at_level(logging.INFO):
         (found,) = discover(CONNECTOR, storage, TOPIC, {}).ledgers
     assert OTHER_UUID in found.ledger.object.uri
-    assert f"7-{UUID}/data has no index: an unfinished upload" in caplog.text
+    assert f"7-{UUID}/data: expected an index of these data" in caplog.text
 
 
 def test_an_index_of_a_header_alone_is_empty() -> None:

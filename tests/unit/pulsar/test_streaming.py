@@ -159,7 +159,7 @@ def test_a_segment_without_an_index_is_unfinished(
     storage.remove(f"{key}-index")
     with caplog.at_level(logging.INFO):
         assert read(storage, manifest(5)) == (entries(5, 0, 2), [])
-    assert f"{key} has no index" in caplog.text
+    assert f"{key}: expected an index of these data" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def test_entries_in_no_segment_are_lost(
             discover(storage, options)
 
 
-def test_all_ledgers_of_a_broken_segment_are_lost() -> None:
+def test_of_a_broken_segment_what_is_stored_is_read() -> None:
     storage = MemoryStorage()
     store_segment(storage, [numbered(5, 0, 2), numbered(6, 0, 2)], {5: 2, 6: 4})
     key = store_segment(
@@ -226,10 +226,26 @@ def test_all_ledgers_of_a_broken_segment_are_lost() -> None:
     storage.put(key, storage.get(f"memory://bucket/{key}").data[:-1])
     with pytest.raises(SourceError, match=f"{key} at byte .*, as its index says"):
         discover(storage, manifest(5, 6, 7))
-    snapshot = discover(storage, {**manifest(5, 6, 7), **LENIENT})
+    options = {**manifest(5, 6, 7), **LENIENT}
+    snapshot = discover(storage, options)
     lost = [(loss.ledger, loss.first, loss.last) for loss in snapshot.losses]
-    assert lost == [(6, 2, 3), (7, 0, 0)]
-    assert [of.ledger.id for of in snapshot.ledgers] == [5, 6]
+    assert lost == [(7, 0, 0)]
+    assert read(storage, options)[0] == [*entries(5, 0, 2), *entries(6, 0, 4)]
+
+
+def test_a_segment_that_is_longer_than_its_index_says() -> None:
+    storage = MemoryStorage()
+    key = store_segment(
+        storage, [numbered(5, 0, 2), numbered(6, 0, 2, padding=99)], {5: 2, 6: 4}
+    )
+    storage.put(key, storage.get(f"memory://bucket/{key}").data + b"more")
+    options = {**manifest(5, 6), **LENIENT}
+    (loss,) = discover(storage, options).losses
+    assert (loss.entries, loss.uri) == (
+        "all entries from 6:2 on",
+        f"{storage.root}/{key}",
+    )
+    assert read(storage, options)[0] == [*entries(5, 0, 2), *entries(6, 0, 2)]
 
 
 def test_a_broken_segment_beside_a_whole_one_does_no_harm() -> None:

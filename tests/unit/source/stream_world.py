@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable
@@ -40,6 +41,26 @@ class World:
     def trim(self, ledger: int) -> None:
         for path in self.directory.glob(f"*-ledger-{ledger}*"):
             path.unlink()
+
+    def data_of(self, ledger: int) -> Path:
+        (data,) = self.directory.glob(f"*-ledger-{ledger}")
+        return data
+
+    def index_of(self, ledger: int) -> Path:
+        (index,) = self.directory.glob(f"*-ledger-{ledger}-index")
+        return index
+
+    def hide_index(self, ledger: int) -> Path:
+        index = self.index_of(ledger)
+        return index.rename(self.directory / f"hidden {index.name}")
+
+    def show_index(self, hidden: Path) -> None:
+        hidden.rename(self.directory / hidden.name.removeprefix("hidden "))
+
+    def age(self, ledger: int, *, hours: int) -> None:
+        path = self.data_of(ledger)
+        written_s = path.stat().st_mtime - 3600 * hours
+        os.utime(path, (written_s, written_s))
 
     def reader(self, **options: Any) -> StreamReader:
         base = {"path": str(self.directory), "topic": TOPIC, "pollInterval": "0s"}

@@ -11,7 +11,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
 
 from sparkcache import connector as connectors
 from sparkcache.errors import ConfigError, SourceError
-from sparkcache.model import Position
+from sparkcache.model import UNKNOWN_END, Loss, Position
 from sparkcache.source.datasource import SparkCacheSource
 from sparkcache.source.options import ScanOptions
 from sparkcache.source.streaming import stream_offsets
@@ -278,6 +278,75 @@ def test_a_ledger_that_was_seen_and_not_begun_is_not_lost_in_silence(
     kept = [entry for entry in every if entry[0] not in trimmed]
     assert found == [entry for entry in kept if entry not in read]
     assert caplog.text.count("entries 5:0-19 lost") == 1
+
+
+def test_an_upload_in_progress_is_not_there_yet_and_lost_if_it_takes_too_long(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.offload(3, 4)
+    reader = world.reader(failOnDataLoss="false")
+    strict = world.reader()
+    offset = batches(reader, reader.initialOffset())[-1]
+    world.offload(5, 4)
+    index = world.hide_index(5)
+    assert batches(reader, offset) == batches(strict, offset) == [offset]
+    assert not caplog.records
+
+    world.age(5, hours=2)
+    assert batches(reader, offset) == batches(reader, offset) == [offset]
+    assert caplog.text.count("all entries of ledger 5 lost") == 1
+    with pytest.raises(SourceError, match="an index of these data"):
+        strict.latestOffset(offset, ALL)
+
+    world.offload(9, 4)
+    start, end = batches(reader, offset)
+    assert entries(reader, start, end) == all_of((9, 4))
+    world.show_index(index)
+    start, end = batches(reader, end)
+    assert entries(reader, start, end) == all_of((5, 4))
+    assert caplog.text.count(" lost: ") == 1
+
+
+def test_losses_of_a_snapshot_are_logged_once(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    for ledger in (3, 5, 9):
+        world.offload(ledger, 20)
+    index = world.index_of(5)
+    index.write_bytes(index.read_bytes()[:-8] + bytes(8))  # the offset of a block
+    reader = world.reader(failOnDataLoss="false", maxBytesPerTrigger="4k")
+    offsets = batches(reader, reader.initialOffset(), ReadMaxBytes(4 << 10))
+    assert len(offsets) > 4
+    read = [
+        entry
+        for start, end in pairwise(offsets)
+        for entry in entries(reader, start, end)
+    ]
+    kept = sum(ledger == 5 for ledger, _ in read)
+    assert 0 < kept < 20
+    assert read == all_of((3, 20), (5, kept), (9, 20))
+    assert caplog.text.count(f"entries 5:{kept}-19 lost") == 1
+
+
+@pytest.mark.parametrize(
+    ("loss", "is_reported"),
+    [
+        pytest.param((2, 0, UNKNOWN_END), False, id="before the stream"),
+        pytest.param((3, 0, UNKNOWN_END), False, id="a ledger that was read"),
+        pytest.param((3, 0, 6), False, id="entries that were read"),
+        pytest.param((3, 7, UNKNOWN_END), True, id="what follows them"),
+        pytest.param((5, 0, 3), True, id="some that were not"),
+        pytest.param((4, 0, UNKNOWN_END), True, id="a ledger between"),
+        pytest.param((9, 0, UNKNOWN_END), True, id="a ledger after them"),
+        pytest.param((-1, 0, UNKNOWN_END), True, id="an unknown ledger"),
+    ],
+)
+def test_losses_that_concern_a_stream(
+    loss: tuple[int, int, int], is_reported: bool
+) -> None:
+    marks = stream_offsets.parse({TOPIC: {"3": 7, "5": "2 of 9"}})[TOPIC]
+    losses = [Loss("u", 0, *loss, "something", "nothing")]
+    assert stream_offsets.unread_losses(marks, losses) == losses * is_reported
 
 
 def test_ledgers_whose_beginning_has_expired() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import time
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -297,6 +298,16 @@ def test_the_end_of_an_object_comes_with_its_identity(
     assert end.data == DATA[-size_bytes:]
     with pytest.raises(SourceError):
         store.storage.get_end(f"{store.storage.root}/nothing", size_bytes)
+
+
+def test_an_object_comes_with_the_time_when_it_was_written(store: Store) -> None:
+    before = time.time()
+    store.put("name", DATA)
+    after = time.time()
+    uri = store.find("name").uri
+    for stored in (store.storage.get(uri), store.storage.get_end(uri, 1)):
+        # S3 tells whole seconds.
+        assert int(before) - 1 <= stored.modified_ms / 1e3 <= after + 1
 
 
 def test_ranges_are_read_as_one(store: Store) -> None:
