@@ -73,12 +73,16 @@ def as_logged(actions: pa.Table, zoneless: Mapping[str, Mapping[str, str]]) -> p
 
 def in_zone(file: DataFile, schema: pa.Schema, options: Mapping[str, str]) -> DataFile:
     """Return a file whose values all have a zone; raises ConfigError."""
-    values = dict(file.values)
-    for field in schema:
-        text = values.get(field.name)
-        if text is not None and _is_instant(field.type) and not _has_zone(text):
-            values[field.name] = _in_zone(text, require_zone(options, field.name))
-    return replace(file, values=values)
+    completed = {
+        field.name: _in_zone(text, require_zone(options, field.name))
+        for field in schema
+        if _is_instant(field.type)
+        and (text := file.values.get(field.name)) is not None
+        and not _has_zone(text)
+    }
+    if not completed:
+        return file
+    return replace(file, values={**file.values, **completed})
 
 
 def require_zone(options: Mapping[str, str], column: str) -> ZoneInfo:

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 _VERSION = b"org.apache.spark.version"
 _LEGACY_DATES = b"org.apache.spark.legacyDateTime"
 _LEGACY_INT96 = b"org.apache.spark.legacyINT96"
-_FIRST_DAY = pa.scalar(date(1582, 10, 15))
+_FIRST_DATE = date(1582, 10, 15)
+_FIRST_DAY = pa.scalar(_FIRST_DATE)
 _FIRST_TIME = datetime(1900, 1, 1, tzinfo=UTC)
 _INT96 = "INT96"
 
@@ -40,6 +41,18 @@ def is_legacy(metadata: pq.FileMetaData) -> bool:
         for index in range(len(metadata.schema))
     )
     return has_int96 and (version < (3, 1) or _LEGACY_INT96 in properties)
+
+
+def has_calendar(kind: pa.DataType) -> bool:
+    """Return whether values of a type are days or times."""
+    return bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind))
+
+
+def is_modern(first: date) -> bool:
+    """Return whether no day or time from `first` on differs between the calendars."""
+    if not isinstance(first, datetime):
+        return first >= _FIRST_DATE
+    return first.replace(tzinfo=UTC) >= _FIRST_TIME
 
 
 def has_ambiguous(column: pa.Array) -> bool:

@@ -28,7 +28,7 @@ class Bounds(NamedTuple):
     nulls: int | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class DataFile:
     """A data file of a table.
 
