@@ -26,7 +26,7 @@ from sparkcache_delta.decode import constant
 from sparkcache_delta.file_schema import FileSchema
 from sparkcache_delta.footers import read_footers
 from sparkcache_delta.names import only_topic
-from sparkcache_delta.partition_times import in_zone
+from sparkcache_delta.partition_times import in_zone, instants_of
 from sparkcache_delta.python_values import value_or_none
 from sparkcache_delta.row_groups import bounds
 from sparkcache_delta.schema_projection import find_field
@@ -90,7 +90,8 @@ def ledger_maps(
     """
     table_schema = FileSchema.parse(pinned.decoding(options))
     where = Where.parse(options, table_schema.plain_schema())
-    zoned = (in_zone(file, table_schema.columns, options) for file in files)
+    instants = instants_of(table_schema.columns)
+    zoned = (in_zone(file, instants, options) for file in files)
     bounds_of = _KnownBounds(where, table_schema)
     wanted = [file for file in zoned if where.may_have(bounds_of(file), file.rows)]
     reads_all = scan_options.columns(options) is None

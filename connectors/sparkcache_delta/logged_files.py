@@ -6,8 +6,11 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from sparkcache_delta import rebase
 from sparkcache_delta.python_values import values_or_none
 from sparkcache_delta.schema_projection import physical_name
 from sparkcache_delta.table import Bounds, DataFile
@@ -38,6 +41,8 @@ def data_files(
 
     """
     statistics = _Statistics(actions, schema)
+    columns = [actions.column(name).to_pylist() for name in _OF_FILE]
+    columns += [_partition_values(actions), statistics.are_modern().tolist()]
     return [
         DataFile(
             uri := file_uri(path),
@@ -47,13 +52,10 @@ def data_files(
             values,
             _BoundsOfFile(statistics, number),
             deleted.get(uri),
+            is_modern,
         )
-        for number, (path, modified_ms, size_bytes, rows, values) in enumerate(
-            zip(
-                *(actions.column(name).to_pylist() for name in _OF_FILE),
-                _partition_values(actions),
-                strict=True,
-            )
+        for number, (path, modified_ms, size_bytes, rows, values, is_modern) in (
+            enumerate(zip(*columns, strict=True))
         )
     ]
 
@@ -84,6 +86,9 @@ class _Statistics:
     """The bounds in the log, column by column; most scans compare few columns."""
 
     def __init__(self, actions: pa.Table, schema: pa.Schema) -> None:
+        self._rows = actions.column("num_records").combine_chunks()
+        self._partitions = _by_stored_name(actions, "partition").keys()
+        self._schema = schema
         self._lows, self._highs, self._nulls = (
             _by_stored_name(actions, name) for name in ("min", "max", "null_count")
         )
@@ -100,6 +105,24 @@ class _Statistics:
         if name not in self._read:
             self._read[name] = self._bounds(self.fields[name])
         return self._read[name]
+
+    def are_modern(self) -> Bools:
+        """Return which files have bounds that exclude days of the legacy calendar.
+
+        Only those in columns that are neither nested nor partition columns.
+        """
+        modern = np.ones(len(self._rows), np.bool_)
+        for field in self._schema:
+            name = physical_name(field)
+            if field.name in self._partitions or not rebase.has_calendar(field.type):
+                continue
+            low, nulls = self._lows.get(name), self._nulls.get(name)
+            if low is None or nulls is None or not rebase.has_calendar(low.type):
+                return np.zeros(len(self._rows), np.bool_)
+            is_null = pc.equal(nulls, self._rows)
+            is_modern = pc.or_kleene(rebase.are_modern(low), is_null)
+            modern &= is_modern.fill_null(False).to_numpy(zero_copy_only=False)
+        return modern
 
     def _bounds(self, field: pa.Field) -> list[Bounds]:
         name = physical_name(field)

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 _VERSION = b"org.apache.spark.version"
 _LEGACY_DATES = b"org.apache.spark.legacyDateTime"
 _LEGACY_INT96 = b"org.apache.spark.legacyINT96"
-_FIRST_DATE = date(1582, 10, 15)
-_FIRST_DAY = pa.scalar(_FIRST_DATE)
+_FIRST_DAY = pa.scalar(date(1582, 10, 15))
 _FIRST_TIME = datetime(1900, 1, 1, tzinfo=UTC)
 _INT96 = "INT96"
 
@@ -48,26 +47,23 @@ def has_calendar(kind: pa.DataType) -> bool:
     return bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind))
 
 
-def is_modern(first: date) -> bool:
-    """Return whether no day or time from `first` on differs between the calendars."""
-    if not isinstance(first, datetime):
-        return first >= _FIRST_DATE
-    return first.replace(tzinfo=UTC) >= _FIRST_TIME
+def are_modern(values: pa.Array) -> pa.Array:
+    """Return which days or times are the same in both calendars; null for null."""
+    return pc.greater_equal(values, _first(values.type))
 
 
 def has_ambiguous(column: pa.Array) -> bool:
     """Return whether a column has days or times that differ between the calendars."""
-    kind = column.type
-    if pa.types.is_date(kind):
-        return _has_before(column, _FIRST_DAY)
-    if pa.types.is_timestamp(kind):
-        zone = UTC if kind.tz else None
-        return _has_before(column, pa.scalar(_FIRST_TIME.replace(tzinfo=zone), kind))
+    if has_calendar(column.type):
+        return bool(pc.any(pc.invert(are_modern(column))).as_py())
     return any(map(has_ambiguous, _children(column)))
 
 
-def _has_before(column: pa.Array, first: pa.Scalar) -> bool:
-    return bool(pc.any(pc.less(column, first)).as_py())
+def _first(kind: pa.DataType) -> pa.Scalar:
+    """Return the first day or time that is the same in both calendars."""
+    if pa.types.is_date(kind):
+        return _FIRST_DAY
+    return pa.scalar(_FIRST_TIME.replace(tzinfo=UTC if kind.tz else None), kind)
 
 
 def _children(column: pa.Array) -> Iterator[pa.Array]:

@@ -53,17 +53,18 @@ def identities(
     Empty if there are few files. Raises SourceError if a file has another length than
     in the log.
     """
-    if len(files) <= MANY:
+    kinds = [field.type for field in table_schema.columns]
+    if len(files) <= MANY or not all(map(_is_plain, kinds)):
         return {}
     most_bytes = LEAST_BYTES - 1 if reads_all_columns else LEAST_GAP_BYTES
-    is_known = _Known(table_schema, where)
     small = {
         file.uri: file
         for file in files
         if file.rows
         and file.size_bytes is not None
         and file.size_bytes <= most_bytes
-        and is_known(file)
+        and file.is_modern
+        and all(_is_bounded(file, name) for name in where.columns)
     }
     if len(small) <= MANY:
         return {}
@@ -77,56 +78,25 @@ def identities(
     return found
 
 
-class _Known:
-    """Whether the log tells of a file what its footer would tell.
-
-    That is: whether rows may match, and that no values may be in the legacy calendar.
-    """
-
-    def __init__(self, table_schema: FileSchema, where: Where) -> None:
-        self._compared = where.columns
-        self._dates = []
-        self._is_supported = True
-        for field in table_schema.columns:
-            if rebase.has_calendar(field.type):
-                self._dates.append(field)
-            elif pa.types.is_nested(field.type):
-                self._is_supported &= _is_plain(field.type)
-
-    def __call__(self, file: DataFile) -> bool:
-        return (
-            self._is_supported
-            and all(self._is_bounded(file, name) for name in self._compared)
-            and all(
-                field.name in file.values or self._is_modern(file, field)
-                for field in self._dates
-            )
-        )
-
-    def _is_bounded(self, file: DataFile, name: str) -> bool:
-        if name in file.values:
-            return True
-        if name not in file.bounds:
-            return False
-        low, high, nulls = file.bounds[name]
-        is_null = nulls is not None and nulls == file.rows
-        return is_null or (low is not None and high is not None and nulls is not None)
-
-    def _is_modern(self, file: DataFile, field: pa.Field) -> bool:
-        if field.name not in file.bounds:
-            return False
-        low, _, nulls = file.bounds[field.name]
-        if nulls is not None and nulls == file.rows:
-            return True
-        return low is not None and rebase.is_modern(low)
+def _is_bounded(file: DataFile, name: str) -> bool:
+    """Return whether a footer would not tell more of a column's values than the log."""
+    if name in file.values:
+        return True
+    if name not in file.bounds:
+        return False
+    low, high, nulls = file.bounds[name]
+    is_null = nulls is not None and nulls == file.rows
+    return is_null or (low is not None and high is not None and nulls is not None)
 
 
 def _is_plain(kind: pa.DataType) -> bool:
-    """Return whether a nested type has no dates, whose bounds no log has, and no map.
+    """Return whether a type has no dates within it, whose bounds are in no log.
 
-    Planning refuses maps whose keys are optional in the file.
+    Neither may it have a map: planning refuses those whose keys are optional in a file.
     """
-    if rebase.has_calendar(kind) or pa.types.is_map(kind):
+    if pa.types.is_map(kind):
         return False
-    children = (kind.field(index) for index in range(kind.num_fields))
-    return all(_is_plain(child.type) for child in children)
+    children = [kind.field(index).type for index in range(kind.num_fields)]
+    return all(_is_plain(child) for child in children) and not any(
+        map(rebase.has_calendar, children)
+    )
