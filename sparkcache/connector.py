@@ -37,7 +37,7 @@ from sparkcache.errors import ConfigError
 from sparkcache.model import Position
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from re import Pattern
 
     import pyarrow as pa
@@ -95,6 +95,13 @@ class Storage(Protocol):
 
     def list(self) -> Iterator[ObjectId]:
         """Yield every object below the root, ordered by name."""
+
+    def listed(self, uris: Collection[str]) -> dict[str, ObjectId]:
+        """Return the identities of objects, by URI, as far as listings tell them.
+
+        Left out are those that do not exist, and those that would take as many requests
+        as objects: ask for them one by one.
+        """
 
     def get(self, uri: str) -> StoredObject:
         """Read a whole object."""

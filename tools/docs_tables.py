@@ -354,6 +354,41 @@ def lines(name: str, language: str) -> str:
     return f"\n```{language}\n{text}```\n\n"
 
 
+def planning() -> str:
+    """Return what it costs to plan Delta tables of many files."""
+    of = _result("delta_planning")
+    rows = [
+        (
+            f"{int(files):,}",
+            text,
+            f"{way['load_s'] + way['plan_s']:.1f}",
+            f"{way['cpu_s']:.1f}",
+            f"{way['plan_mb']:,}",
+            f"{way['log'] + way['pages'] + way.get('footers', 0):,}",
+            f"{way['partition_bytes']:,}",
+        )
+        for files in ("3000", "30000", "300000")
+        for text, name in (
+            ("checkpoint", "checkpoint"),
+            ("commits", "commits"),
+            ("checkpoint, one column", "columns"),
+        )
+        if (way := of[files].get(name)) is not None
+    ]
+    return _table(
+        (
+            "files",
+            "log",
+            "seconds",
+            "of a processor",
+            "MB",
+            "requests",
+            "bytes for each partition",
+        ),
+        rows,
+    )
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "lines-connector": partial(lines, "lines_connector.py", "python"),
     "lines-pyproject": partial(lines, "pyproject.toml", "toml"),
@@ -367,6 +402,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "jobs": jobs,
     "policies": policies,
     "restarts": restarts,
+    "planning": planning,
     "decoding": decoding,
     "values": values,
     "expiry": expiry,

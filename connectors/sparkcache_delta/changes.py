@@ -16,7 +16,7 @@ from sparkcache.connector import ChangeLog
 from sparkcache.errors import ConfigError, SourceError
 from sparkcache_delta import options as scan_options
 from sparkcache_delta.commits import read_commit
-from sparkcache_delta.discovery import ledger_maps
+from sparkcache_delta.discovery import identities, ledger_maps
 from sparkcache_delta.log import Log
 from sparkcache_delta.lookups import Lookups, Step
 from sparkcache_delta.marks import TableMark
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from sparkcache.connector import LedgerMap, Mark, Storage
+    from sparkcache.model import ObjectId
     from sparkcache_delta.commits import Commit
     from sparkcache_delta.table import DataFile
 
@@ -79,7 +80,7 @@ class TableChanges(ChangeLog):
         if until is not None:
             steps = self._cut(steps, begin, TableMark.parse(until))
         self._reached = steps[-1].after if steps else begin
-        return Lookups(begin, steps, self._look_up)
+        return Lookups(begin, steps, self._identify, self._look_up)
 
     def _starting_version(self, newest: Log) -> int | None:
         version = scan_options.starting_version(self._options)
@@ -121,12 +122,18 @@ class TableChanges(ChangeLog):
             mark = TableMark(begin.table, commit.version + 1)
         return steps
 
-    def _look_up(self, steps: Sequence[Step]) -> dict[str, LedgerMap]:
+    def _identify(self, files: Sequence[DataFile]) -> dict[str, ObjectId]:
+        """Return the identities of files that need no footer; raises SourceError."""
+        return identities(self._storage, files, self._options)
+
+    def _look_up(
+        self, steps: Sequence[Step], small: Mapping[str, ObjectId]
+    ) -> dict[str, LedgerMap]:
         """Return the ledgers of steps, by their URIs; raises SourceError."""
         by_uri = {step.file.uri: step for step in steps if step.file is not None}
         files = [step.file for step in by_uri.values() if step.file is not None]
         try:
-            return ledger_maps(self._storage, self._topic, files, self._options)
+            return ledger_maps(self._storage, self._topic, files, self._options, small)
         except SourceError as error:
             version = (
                 f"version {by_uri[error.uri].version}"

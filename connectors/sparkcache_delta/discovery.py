@@ -2,7 +2,8 @@
 
 files       the data files in the log or in the folder     log.py, parquet_folder.py
 where       excludes files without matching rows           where.py
-footers     the row groups of each file                    footers.py
+small       files that need no footer                      small_files.py
+footers     the row groups of each other file              footers.py
 extents     row groups that are read together              extents.py
 """
 
@@ -10,7 +11,8 @@ from __future__ import annotations
 
 import logging
 import zlib
-from typing import TYPE_CHECKING
+from operator import attrgetter, itemgetter
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -18,12 +20,13 @@ from sparkcache import connector as connectors
 from sparkcache.connector import LedgerMap, Snapshot
 from sparkcache.errors import SourceError
 from sparkcache.model import Ledger, qualified_topic
-from sparkcache_delta import extents, pinned, rebase
+from sparkcache_delta import extents, pinned, rebase, small_files
+from sparkcache_delta import options as scan_options
 from sparkcache_delta.decode import constant
 from sparkcache_delta.file_schema import FileSchema
 from sparkcache_delta.footers import read_footers
 from sparkcache_delta.names import only_topic
-from sparkcache_delta.partition_times import in_zone
+from sparkcache_delta.partition_times import in_zone, instants_of
 from sparkcache_delta.python_values import value_or_none
 from sparkcache_delta.row_groups import bounds
 from sparkcache_delta.schema_projection import find_field
@@ -34,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from sparkcache.connector import Selection, Storage
-    from sparkcache.model import Extent
+    from sparkcache.model import Extent, ObjectId
     from sparkcache_delta.footers import Footer
     from sparkcache_delta.table import DataFile
 
@@ -80,32 +83,51 @@ def ledger_maps(
     topic: str,
     files: Iterable[DataFile],
     options: Mapping[str, str],
+    small: Mapping[str, ObjectId] | None = None,
 ) -> dict[str, LedgerMap]:
     """Return the files that may have matching rows, by URI, in the order of their ids.
 
-    The options must be pinned. Raises SourceError.
+    The options must be pinned. `small` is what `identities` returned, if that was
+    called. Raises SourceError.
     """
-    table_schema = FileSchema.parse(pinned.decoding(options))
-    where = Where.parse(options, table_schema.plain_schema())
-    zoned = (in_zone(file, table_schema.columns, options) for file in files)
-    wanted = [
-        file
-        for file in zoned
-        if where.may_have(_bounds(file, where, table_schema), file.rows)
-    ]
-    footers = read_footers(storage, wanted)
+    table_schema, where = _parsed(options)
+    instants = instants_of(table_schema.columns)
+    zoned = (in_zone(file, instants, options) for file in files)
+    bounds_of = _KnownBounds(where, table_schema)
+    wanted = [file for file in zoned if where.may_have(bounds_of(file), file.rows)]
+    if small is None:
+        small = identities(storage, wanted, options)
+    others = [file for file in wanted if file.uri not in small]
+    footers = {footer.object.uri: footer for footer in read_footers(storage, others)}
+    schemas = _FileSchemas(table_schema)
     full_topic = qualified_topic(topic, storage.root)
-    return {
-        file.uri: LedgerMap(
-            Ledger(CONNECTOR, full_topic, number, footer.object, str(file_schema)),
-            tuple(_extents(footer, file_schema, where)),
-        )
-        for number, file, footer in _numbered(wanted, footers)
-        for is_legacy in [rebase.is_legacy(footer.metadata)]
-        for file_schema in [
-            table_schema.for_file(file.values, file.deleted, is_legacy=is_legacy)
-        ]
-    }
+    maps = {}
+    for number, file in _numbered(wanted):
+        found: Iterable[Extent]
+        if file.uri in small:
+            _, decoding = schemas.of(file, is_legacy=False)
+            object_id, found = small[file.uri], (small_files.extent(file),)
+        else:
+            footer = footers.pop(file.uri)
+            is_legacy = rebase.is_legacy(footer.metadata)
+            file_schema, decoding = schemas.of(file, is_legacy=is_legacy)
+            object_id, found = footer.object, _extents(footer, file_schema, where)
+        ledger = Ledger(CONNECTOR, full_topic, number, object_id, decoding)
+        maps[file.uri] = LedgerMap(ledger, tuple(found))
+    return maps
+
+
+def identities(
+    storage: Storage, files: Sequence[DataFile], options: Mapping[str, str]
+) -> dict[str, ObjectId]:
+    """Return the identities of the files that are planned without a footer, by URI.
+
+    Empty if there are few files. The options must be pinned. Raises SourceError.
+    """
+    reads_all = scan_options.columns(options) is None
+    return small_files.identities(
+        storage, files, *_parsed(options), reads_all_columns=reads_all
+    )
 
 
 def least_id(file: DataFile) -> int:
@@ -113,24 +135,46 @@ def least_id(file: DataFile) -> int:
     return file.modified_ms << _HASH_BITS
 
 
-def _numbered(
-    files: Iterable[DataFile], footers: Iterable[Footer]
-) -> list[tuple[int, DataFile, Footer]]:
+def _parsed(options: Mapping[str, str]) -> tuple[FileSchema, Where]:
+    table_schema = FileSchema.parse(pinned.decoding(options))
+    return table_schema, Where.parse(options, table_schema.plain_schema())
+
+
+def _numbered(files: Iterable[DataFile]) -> list[tuple[int, DataFile]]:
     """Number files, so that a file's number does not depend on the other files.
 
     Later files have greater numbers. Two files of one millisecond may, rarely, have the
     same number; then the second gets the next one.
     """
-    numbered: dict[int, tuple[DataFile, Footer]] = {}
-    for file, footer in sorted(
-        zip(files, footers, strict=True), key=lambda pair: pair[0].uri
-    ):
+    numbered: dict[int, DataFile] = {}
+    for file in sorted(files, key=attrgetter("uri")):
         hashed = zlib.crc32(file.uri.encode()) & ((1 << _HASH_BITS) - 1)
         number = least_id(file) | hashed
         while number in numbered:
             number += 1
-        numbered[number] = file, footer
-    return [(number, *numbered[number]) for number in sorted(numbered)]
+        numbered[number] = file
+    return sorted(numbered.items(), key=itemgetter(0))
+
+
+class _FileSchemas:
+    """The schemas of files, and their texts, which the files of a partition share."""
+
+    def __init__(self, table_schema: FileSchema) -> None:
+        self._table_schema = table_schema
+        self._shared: dict[tuple[object, ...], tuple[FileSchema, str]] = {}
+
+    def of(self, file: DataFile, *, is_legacy: bool) -> tuple[FileSchema, str]:
+        """Return the schema of a file, and its text."""
+        key = (is_legacy, *file.values.items())
+        if file.deleted is None and key in self._shared:
+            return self._shared[key]
+        schema = self._table_schema.for_file(
+            file.values, file.deleted, is_legacy=is_legacy
+        )
+        described = schema, str(schema)
+        if file.deleted is None:
+            self._shared[key] = described
+        return described
 
 
 def _extents(footer: Footer, file_schema: FileSchema, where: Where) -> Iterable[Extent]:
@@ -170,14 +214,27 @@ def _stored_names(footer: Footer, file_schema: FileSchema) -> dict[str, str]:
     }
 
 
-def _bounds(
-    file: DataFile, where: Where, table_schema: FileSchema
-) -> Mapping[str, Bounds]:
-    """Return the bounds of a file's columns that are known without its footer."""
-    known = dict(file.bounds)
-    for name in where.columns & file.values.keys():
-        kind = table_schema.plain_schema().field(name).type
-        stored = constant(file.values[name], kind, 1)[0]
-        value = value_or_none(stored.as_py)
-        known[name] = Bounds(value, value, 0 if stored.is_valid else file.rows)
-    return known
+class _KnownBounds:
+    """The bounds that are known without a footer, of the columns that are compared."""
+
+    def __init__(self, where: Where, table_schema: FileSchema) -> None:
+        schema = table_schema.plain_schema()
+        self._types = {name: schema.field(name).type for name in where.columns}
+        self._constants: dict[tuple[str, str | None], Any] = {}
+
+    def __call__(self, file: DataFile) -> dict[str, Bounds]:
+        known = {}
+        for name in self._types:
+            if name in file.values:
+                known[name] = self._of_constant(name, file.values[name], file.rows)
+            elif name in file.bounds:
+                known[name] = file.bounds[name]
+        return known
+
+    def _of_constant(self, name: str, text: str | None, rows: int | None) -> Bounds:
+        key = name, text
+        if key not in self._constants:
+            stored = constant(text, self._types[name], 1)[0]
+            self._constants[key] = stored.is_valid, value_or_none(stored.as_py)
+        is_valid, value = self._constants[key]
+        return Bounds(value, value, 0 if is_valid else rows)

@@ -65,6 +65,8 @@ def renamed(
         for field in then
         if physical_name(field) in later or field.name not in columns.names
     }
+    if all(names.get(field.name) == field.name for field in then):
+        return list(files)
     return [
         replace(
             file,

@@ -17,17 +17,21 @@ if TYPE_CHECKING:
 
     import pyarrow.parquet as pq
 
-_LEAST_BYTES = 8 << 20  # reading less costs more in requests than in bytes
-_LEAST_GAP_BYTES = 1 << 20  # skipping less costs more than it saves, likewise
+LEAST_BYTES = 8 << 20
+"""Reading less than this costs more in requests than in bytes."""
+
+LEAST_GAP_BYTES = 1 << 20
+"""Skipping less than this costs more than it saves, likewise."""
+
 _TAIL_BYTES = 8
 
 
 def row_groups(metadata: pq.FileMetaData) -> list[list[int]]:
     """Return the row groups of a file, grouped by the extent that reads them."""
     grouped: list[list[int]] = []
-    filled_bytes = _LEAST_BYTES
+    filled_bytes = LEAST_BYTES
     for group in range(metadata.num_row_groups):
-        if filled_bytes >= _LEAST_BYTES:
+        if filled_bytes >= LEAST_BYTES:
             grouped.append([])
             filled_bytes = 0
         grouped[-1].append(group)
@@ -103,7 +107,7 @@ def _joined(spans: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
     """Yield offset and size of spans, merging those with a small gap between them."""
     merged: list[tuple[int, int]] = []
     for begin, end in sorted(spans):
-        if merged and begin - merged[-1][1] <= _LEAST_GAP_BYTES:
+        if merged and begin - merged[-1][1] <= LEAST_GAP_BYTES:
             merged[-1] = merged[-1][0], max(end, merged[-1][1])
         else:
             merged.append((begin, end))

@@ -52,7 +52,7 @@ class FileSchema:
     def __str__(self) -> str:
         return json.dumps(
             {
-                "schema": _encoded(self.columns.serialize().to_pybytes()),
+                "schema": _encoded_schema(self.columns.serialize().to_pybytes()),
                 "byId": self.by_id,
                 "values": self.values,
                 "deleted": _encoded(self.deleted) if self.deleted else "",
@@ -106,6 +106,9 @@ def _encoded(data: bytes) -> str:
 
 def _decoded(text: str) -> bytes:
     return zlib.decompress(b64decode(text))
+
+
+_encoded_schema = lru_cache(maxsize=16)(_encoded)  # the same for many files
 
 
 @lru_cache(maxsize=16)

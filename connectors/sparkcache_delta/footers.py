@@ -56,12 +56,7 @@ def read_footers(storage: Storage, files: Iterable[DataFile]) -> list[Footer]:
 def read_footer(storage: Storage, uri: str, size_bytes: int | None) -> Footer:
     """Read the footer of a file; check its length if known. Raises SourceError."""
     stored = storage.get_end(uri, _MOST_BYTES)
-    if size_bytes not in (None, stored.id.size_bytes):
-        raise SourceError(
-            uri,
-            expected=f"{size_bytes} bytes, as recorded in the table's log",
-            found=f"{stored.id.size_bytes} bytes",
-        )
+    require_size(stored.id, size_bytes)
     tail = stored.data[-_TAIL_BYTES:]
     needed = int.from_bytes(tail[:4], "little") + _TAIL_BYTES
     if tail[4:] != _MAGIC or needed > stored.id.size_bytes:
@@ -81,3 +76,13 @@ def read_footer(storage: Storage, uri: str, size_bytes: int | None) -> Footer:
             uri, offset=offset, expected="a Parquet footer", found=str(error)
         ) from error
     return Footer(stored.id, metadata)
+
+
+def require_size(object_id: ObjectId, size_bytes: int | None) -> None:
+    """Raise SourceError if a file has another length than the log, if that has one."""
+    if size_bytes not in (None, object_id.size_bytes):
+        raise SourceError(
+            object_id.uri,
+            expected=f"{size_bytes} bytes, as recorded in the table's log",
+            found=f"{object_id.size_bytes} bytes",
+        )

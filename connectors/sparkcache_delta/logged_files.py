@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from sparkcache_delta import rebase
 from sparkcache_delta.python_values import values_or_none
 from sparkcache_delta.schema_projection import physical_name
 from sparkcache_delta.table import Bounds, DataFile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator
     from datetime import datetime
 
     from sparkcache.arrays import Bools
 
-_OF_FILE = ("path", "size_bytes", "modification_time", "num_records")
+_OF_FILE = ("path", "modification_time", "size_bytes", "num_records")
 _PRECISION = timedelta(milliseconds=1)  # statistics cut off anything smaller
 
 
@@ -36,39 +40,39 @@ def data_files(
         deleted: Which rows of a file are deleted, by its URI.
 
     """
+    statistics = _Statistics(actions, schema)
+    columns = [actions.column(name).to_pylist() for name in _OF_FILE]
+    columns += [_partition_values(actions), statistics.are_modern().tolist()]
     return [
         DataFile(
-            uri := file_uri(action["path"]),
-            action["modification_time"],
-            action["size_bytes"],
-            action["num_records"],
+            uri := file_uri(path),
+            modified_ms,
+            size_bytes,
+            rows,
             values,
-            bounds,
+            _BoundsOfFile(statistics, number),
             deleted.get(uri),
+            is_modern,
         )
-        for action, values, bounds in zip(
-            actions.select(_OF_FILE).to_pylist(),
-            _partition_values(actions),
-            _bounds(actions, schema),
-            strict=True,
+        for number, (path, modified_ms, size_bytes, rows, values, is_modern) in (
+            enumerate(zip(*columns, strict=True))
         )
     ]
 
 
 def _partition_values(actions: pa.Table) -> list[dict[str, str | None]]:
-    """Return the partition values of each file, as texts that Arrow can parse."""
-    if "partition" not in actions.column_names:
-        return [{} for _ in range(actions.num_rows)]
+    """Return the partition values of each file, as texts that Arrow can parse.
+
+    The files of one partition share the dictionary.
+    """
+    if "partition" not in actions.column_names or not actions.num_rows:
+        return [{}] * actions.num_rows
     values = actions.column("partition").combine_chunks()
-    kind = values.type
-    texts = {
-        kind.field(index).name: _texts(values.field(index))
-        for index in range(kind.num_fields)
-    }
-    return [
-        {name: column[row] for name, column in texts.items()}
-        for row in range(actions.num_rows)
-    ]
+    names = [field.name for field in values.type]
+    texts = [_texts(values.field(name)) for name in names]
+    rows = list(zip(*texts, strict=True)) or [()] * actions.num_rows
+    shared = {row: dict(zip(names, row, strict=True)) for row in set(rows)}
+    return [shared[row] for row in rows]
 
 
 def _texts(values: pa.Array) -> list[str | None]:
@@ -78,27 +82,87 @@ def _texts(values: pa.Array) -> list[str | None]:
     return [None if value is None else value.hex() for value in values.to_pylist()]
 
 
-def _bounds(actions: pa.Table, schema: pa.Schema) -> list[dict[str, Bounds]]:
-    """Return the bounds of each file's columns in the log, by the table's names."""
-    lows, highs, nulls = (
-        _statistics(actions, name) for name in ("min", "max", "null_count")
-    )
-    known: list[dict[str, Bounds]] = [{} for _ in range(actions.num_rows)]
-    unknown = [None] * actions.num_rows
-    for field in schema:
+class _Statistics:
+    """The bounds in the log, column by column; most scans compare few columns."""
+
+    def __init__(self, actions: pa.Table, schema: pa.Schema) -> None:
+        self._rows = actions.column("num_records").combine_chunks()
+        self._partitions = _by_stored_name(actions, "partition").keys()
+        self._schema = schema
+        self._lows, self._highs, self._nulls = (
+            _by_stored_name(actions, name) for name in ("min", "max", "null_count")
+        )
+        self.fields = {
+            field.name: field
+            for field in schema
+            if physical_name(field) in self._nulls
+            and not pa.types.is_nested(field.type)
+        }
+        self._read: dict[str, list[Bounds]] = {}
+
+    def column(self, name: str) -> list[Bounds]:
+        """Return the bounds of a column in each file, by the table's name."""
+        if name not in self._read:
+            self._read[name] = self._bounds(self.fields[name])
+        return self._read[name]
+
+    def are_modern(self) -> Bools:
+        """Return which files have bounds that exclude days of the legacy calendar.
+
+        Only those in columns that are neither nested nor partition columns.
+        """
+        modern = np.ones(len(self._rows), np.bool_)
+        for field in self._schema:
+            name = physical_name(field)
+            if field.name in self._partitions or not rebase.has_calendar(field.type):
+                continue
+            low, nulls = self._lows.get(name), self._nulls.get(name)
+            if low is None or nulls is None or not rebase.has_calendar(low.type):
+                return np.zeros(len(self._rows), np.bool_)
+            is_null = pc.equal(nulls, self._rows)
+            is_modern = pc.or_kleene(rebase.are_modern(low), is_null)
+            modern &= is_modern.fill_null(False).to_numpy(zero_copy_only=False)
+        return modern
+
+    def _bounds(self, field: pa.Field) -> list[Bounds]:
         name = physical_name(field)
-        if name not in nulls or pa.types.is_nested(field.type):
-            continue
-        upper = highs.get(name, unknown)
+        nulls = values_or_none(self._nulls[name])
+        unknown = [None] * len(nulls)
+        low, high = (
+            values_or_none(of_column[name]) if name in of_column else unknown
+            for of_column in (self._lows, self._highs)
+        )
         if pa.types.is_timestamp(field.type):
-            upper = [None if high is None else _upper_bound(high) for high in upper]
-        of_files = zip(lows.get(name, unknown), upper, nulls[name], strict=True)
-        for bounds, values in zip(known, of_files, strict=True):
-            bounds[field.name] = Bounds(*values)
-    return known
+            high = [None if value is None else _upper_bound(value) for value in high]
+        return list(map(Bounds, low, high, nulls))
 
 
-def _statistics(actions: pa.Table, name: str) -> dict[str, list[Any]]:
+class _BoundsOfFile(Mapping[str, Bounds]):
+    """The bounds of one file, which are read from the statistics on access."""
+
+    __slots__ = ("_number", "_statistics")
+
+    def __init__(self, statistics: _Statistics, number: int) -> None:
+        self._statistics = statistics
+        self._number = number
+
+    def __repr__(self) -> str:
+        return f"_BoundsOfFile({dict(self)})"
+
+    def __getitem__(self, name: str) -> Bounds:
+        return self._statistics.column(name)[self._number]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._statistics.fields
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._statistics.fields)
+
+    def __len__(self) -> int:
+        return len(self._statistics.fields)
+
+
+def _by_stored_name(actions: pa.Table, name: str) -> dict[str, pa.Array]:
     """Return a statistic of each file, by the names of columns in files."""
     if name not in actions.column_names:
         return {}
@@ -106,7 +170,7 @@ def _statistics(actions: pa.Table, name: str) -> dict[str, list[Any]]:
     if not pa.types.is_struct(column.type):
         return {}
     fields = zip(column.type, column.flatten(), strict=True)
-    return {field.name: values_or_none(values) for field, values in fields}
+    return {field.name: values for field, values in fields}
 
 
 def _upper_bound(high: datetime) -> datetime | None:

@@ -8,7 +8,7 @@ need them, except that several are always read concurrently.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from sparkcache.connector import Change, Changes
 from sparkcache_delta.discovery import least_id
@@ -18,8 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from sparkcache.connector import LedgerMap, Mark
+    from sparkcache.model import ObjectId
     from sparkcache_delta.marks import TableMark
     from sparkcache_delta.table import DataFile
+
+    Identities: TypeAlias = Mapping[str, ObjectId]
 
 _MOST_AT_ONCE = 16 * AT_ONCE
 
@@ -45,7 +48,9 @@ class Lookups(Changes):
     Args:
         begin: The mark before the first step.
         steps: The steps.
-        look_up: Returns the ledgers of files with anything to read, by their URIs.
+        identify: Returns the identities of files that need no footer, by their URIs.
+        look_up: Returns the ledgers of files with anything to read, by their URIs;
+            is passed these identities.
 
     """
 
@@ -53,10 +58,13 @@ class Lookups(Changes):
         self,
         begin: TableMark,
         steps: Iterable[Step],
-        look_up: Callable[[Sequence[Step]], Mapping[str, LedgerMap]],
+        identify: Callable[[Sequence[DataFile]], Identities],
+        look_up: Callable[[Sequence[Step], Identities], Mapping[str, LedgerMap]],
     ) -> None:
         self._steps = deque(steps)
         self._changes: deque[Change] = deque()
+        self._identify = identify
+        self._identities: Identities | None = None
         self._look_up = look_up
         self._at_once = AT_ONCE
         self._until = (self._steps[-1].after if self._steps else begin).to_json()
@@ -88,9 +96,16 @@ class Lookups(Changes):
         return min(found + pending, default=None)
 
     def _look_up_next(self) -> None:
-        """Look up the next files, twice as many each time: the first wait is short."""
+        """Look up the next files, twice as many each time: the first wait is short.
+
+        Once many were looked up, all others are identified together: listings are for
+        names side by side, and the steps are in another order.
+        """
+        if self._identities is None and self._at_once == _MOST_AT_ONCE:
+            files = [step.file for step in self._steps if step.file is not None]
+            self._identities = self._identify(files)
         steps = self._next_steps()
-        maps = self._look_up(steps)
+        maps = self._look_up(steps, self._identities or {})
         for step in steps:
             ledger = None if step.file is None else maps.get(step.file.uri)
             self._changes.append(Change(step.after.to_json(), ledger))

@@ -71,14 +71,26 @@ def as_logged(actions: pa.Table, zoneless: Mapping[str, Mapping[str, str]]) -> p
     return actions.set_column(index, "partition", partition)
 
 
-def in_zone(file: DataFile, schema: pa.Schema, options: Mapping[str, str]) -> DataFile:
-    """Return a file whose values all have a zone; raises ConfigError."""
-    values = dict(file.values)
-    for field in schema:
-        text = values.get(field.name)
-        if text is not None and _is_instant(field.type) and not _has_zone(text):
-            values[field.name] = _in_zone(text, require_zone(options, field.name))
-    return replace(file, values=values)
+def in_zone(
+    file: DataFile, instants: Iterable[str], options: Mapping[str, str]
+) -> DataFile:
+    """Return a file whose values all have a zone; raises ConfigError.
+
+    `instants` are the columns that `instants_of` returns.
+    """
+    completed = {
+        name: _in_zone(text, require_zone(options, name))
+        for name in instants
+        if (text := file.values.get(name)) is not None and not _has_zone(text)
+    }
+    if not completed:
+        return file
+    return replace(file, values={**file.values, **completed})
+
+
+def instants_of(schema: pa.Schema) -> list[str]:
+    """Return the names of columns with instants."""
+    return [field.name for field in schema if _is_instant(field.type)]
 
 
 def require_zone(options: Mapping[str, str], column: str) -> ZoneInfo:

@@ -42,19 +42,28 @@ def is_legacy(metadata: pq.FileMetaData) -> bool:
     return has_int96 and (version < (3, 1) or _LEGACY_INT96 in properties)
 
 
+def has_calendar(kind: pa.DataType) -> bool:
+    """Return whether values of a type are days or times."""
+    return bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind))
+
+
+def are_modern(values: pa.Array) -> pa.Array:
+    """Return which days or times are the same in both calendars; null for null."""
+    return pc.greater_equal(values, _first(values.type))
+
+
 def has_ambiguous(column: pa.Array) -> bool:
     """Return whether a column has days or times that differ between the calendars."""
-    kind = column.type
-    if pa.types.is_date(kind):
-        return _has_before(column, _FIRST_DAY)
-    if pa.types.is_timestamp(kind):
-        zone = UTC if kind.tz else None
-        return _has_before(column, pa.scalar(_FIRST_TIME.replace(tzinfo=zone), kind))
+    if has_calendar(column.type):
+        return bool(pc.any(pc.invert(are_modern(column))).as_py())
     return any(map(has_ambiguous, _children(column)))
 
 
-def _has_before(column: pa.Array, first: pa.Scalar) -> bool:
-    return bool(pc.any(pc.less(column, first)).as_py())
+def _first(kind: pa.DataType) -> pa.Scalar:
+    """Return the first day or time that is the same in both calendars."""
+    if pa.types.is_date(kind):
+        return _FIRST_DAY
+    return pa.scalar(_FIRST_TIME.replace(tzinfo=UTC if kind.tz else None), kind)
 
 
 def _children(column: pa.Array) -> Iterator[pa.Array]:

@@ -183,11 +183,19 @@ def _after(rows: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBa
 
 
 def _row_groups(metadata: pq.FileMetaData, extent: Extent) -> list[int]:
+    """Return the row groups of an extent. Raises pa.ArrowInvalid if it cuts one."""
     first, groups = 0, []
+    starts = {extent.first, extent.last + 1}
     for group in range(metadata.num_row_groups):
+        starts.discard(first)
         if extent.first <= first <= extent.last:
             groups.append(group)
         first += metadata.row_group(group).num_rows
+    if starts - {first}:
+        raise pa.ArrowInvalid(
+            f"the file has {first} rows, in row groups that do not begin and end as "
+            "planned"
+        )
     return groups
 
 

@@ -28,7 +28,7 @@ class Bounds(NamedTuple):
     nulls: int | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class DataFile:
     """A data file of a table.
 
@@ -40,6 +40,8 @@ class DataFile:
         values: Values of the partition columns, as texts.
         bounds: Known bounds of columns, by the table's names.
         deleted: Which of its first rows are deleted; None if none are.
+        is_modern: Whether it is known to have no dates or times that differ between
+            the calendars; see `rebase`.
 
     """
 
@@ -50,6 +52,7 @@ class DataFile:
     values: Mapping[str, str | None] = field(default_factory=dict)
     bounds: Mapping[str, Bounds] = field(default_factory=dict)
     deleted: Bools | None = None
+    is_modern: bool = False
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from sparkcache.config import CacheConfig
 from sparkcache.connector import TableConnector
 from sparkcache.errors import ConfigError
 from sparkcache.progress import steps
+from sparkcache.source.batch.collection import no_collection
 from sparkcache.source.batch.extent_index import ExtentIndex
 from sparkcache.source.batch.scan_partition import ScanPartition, cut
 from sparkcache.source.batch.task_reader import TaskReader
@@ -72,7 +73,10 @@ class SparkCacheSource(DataSource):
         """Return a reader of the columns in `schema`: all, or those the user named."""
         self._scan.check_is_batch()
         columns = _checked_columns(self._scan, schema)
-        with planner_progress.reporting_through(self.progress_directory):
+        with (
+            planner_progress.reporting_through(self.progress_directory),
+            no_collection(),
+        ):
             reader = TaskReader(self._scan, columns, self.installed)
             return _Reader(self._scan, self._config, reader)
 
@@ -128,7 +132,10 @@ class _Reader(DataSourceReader):
         assert self._storage is not None, (
             "partitions are cut in the process that made the reader"
         )
-        return list(cut(self._scan, self._config.scan, self._storage, self._snapshots))
+        with no_collection():
+            return list(
+                cut(self._scan, self._config.scan, self._storage, self._snapshots)
+            )
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the record batches of a partition."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ from sparkcache.model import ObjectId
 from sparkcache.storage.empty import EmptyRange
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from sparkcache.connector import ByteStream
     from sparkcache.storage.traffic import Traffic
@@ -40,6 +40,14 @@ class LocalStorage:
                 except FileNotFoundError:  # removed since it was listed
                     continue
                 yield _object_id(_SCHEME + path, status)
+
+    def listed(self, uris: Collection[str]) -> dict[str, ObjectId]:
+        """Return the identities of those files that exist, by URI."""
+        found = {}
+        for uri in uris:
+            with _translated(uri), suppress(FileNotFoundError, NotADirectoryError):
+                found[uri] = _object_id(uri, _path(uri).stat())
+        return found
 
     def get(self, uri: str) -> StoredObject:
         """Read a whole file."""

@@ -7,8 +7,13 @@ the body is read are handled here: another GET for the rest, of the same ETag.
 from __future__ import annotations
 
 import time
+from bisect import bisect_right
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cached_property
+from itertools import groupby
+from operator import itemgetter
+from os.path import commonprefix
 from typing import TYPE_CHECKING, Any
 
 import boto3
@@ -19,10 +24,11 @@ from urllib3.exceptions import HTTPError
 from sparkcache.connector import StoredObject
 from sparkcache.errors import SourceError
 from sparkcache.model import ObjectId
+from sparkcache.storage import s3_pages
 from sparkcache.storage.empty import EmptyRange
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from botocore.response import StreamingBody
     from mypy_boto3_s3.client import S3Client
@@ -33,6 +39,9 @@ if TYPE_CHECKING:
     from sparkcache.storage.traffic import Traffic
 
 _MOST_CONNECTIONS = 32
+_LISTINGS_AT_ONCE = 8
+_PAGE_KEYS = 1000
+_LEAST_HITS = 20  # a page costs about as much as that many small GETs
 _FIRST_PAUSE_S = 0.1
 _AWS = ".amazonaws.com"
 _BROKEN = (BotoCoreError, HTTPError, OSError)
@@ -69,9 +78,55 @@ class S3Storage:
                 Bucket=self._bucket, Prefix=prefix
             )
             for page in pages:
-                for listed in page.get("Contents", ()):
-                    uri = f"s3://{self._bucket}/{listed['Key']}"
-                    yield ObjectId(uri, listed["Size"], listed["ETag"].strip('"'))
+                for listed in s3_pages.objects(page):
+                    yield _object_id(self._bucket, listed)
+
+    def listed(self, uris: Collection[str]) -> dict[str, ObjectId]:
+        """Return the identities of objects, as far as listings tell them.
+
+        The names to look for are cut into parts of a page each, which are listed side
+        by side.
+        """
+        by_bucket = groupby(sorted(map(_split, set(uris))), key=itemgetter(0))
+        parts = [
+            (bucket, keys[first : first + _PAGE_KEYS])
+            for bucket, pairs in by_bucket
+            for keys in [[key for _, key in pairs]]
+            for first in range(0, len(keys), _PAGE_KEYS)
+        ]
+        with ThreadPoolExecutor(_LISTINGS_AT_ONCE) as pool:
+            listings = [pool.submit(self._listed, *part) for part in parts]
+            try:
+                return {
+                    found.uri: found
+                    for listing in listings
+                    for found in listing.result()
+                }
+            finally:
+                pool.shutdown(cancel_futures=True)
+
+    def _listed(self, bucket: str, keys: Sequence[str]) -> Iterable[ObjectId]:
+        """Return which of some keys in order exist, until a page has too few of them.
+
+        Each page begins at the next key: what lies between two keys is not listed.
+        """
+        wanted = set(keys)
+        prefix = commonprefix([keys[0], keys[-1]])  # noqa: RUF071 - of names, not paths
+        found = []
+        first, following = -1, 0
+        while first < following < len(keys):  # some servers begin at the first page
+            first = following
+            with _translated(f"s3://{bucket}/{prefix}"):
+                page = self._client.list_objects_v2(
+                    Bucket=bucket, Prefix=prefix, StartAfter=keys[first][:-1]
+                )
+            listed = s3_pages.objects(page)
+            hits = [each for each in listed if each.key in wanted]
+            found += [_object_id(bucket, each) for each in hits]
+            if not page["IsTruncated"] or len(hits) < _LEAST_HITS:
+                break
+            following = bisect_right(keys, listed[-1].key)
+        return found
 
     def get(self, uri: str) -> StoredObject:
         """Read a whole object."""
@@ -178,7 +233,7 @@ class S3Storage:
     def _client(self) -> S3Client:
         """boto3 client, created on first use because invalid settings raise errors."""
         config = self._config
-        return boto3.session.Session().client(
+        client = boto3.session.Session().client(
             "s3",
             endpoint_url=config.endpoint,
             region_name=config.region,
@@ -190,6 +245,8 @@ class S3Storage:
                 s3={"addressing_style": "path" if config.path_style else "auto"},
             ),
         )
+        s3_pages.parse_objects(client)
+        return client
 
 
 class ObjectRange:
@@ -303,6 +360,10 @@ def _overwritten(uri: str, version: str) -> SourceError:
     return SourceError(
         uri, expected=f"version {version}, as planned", found="it was overwritten"
     )
+
+
+def _object_id(bucket: str, listed: s3_pages.Listed) -> ObjectId:
+    return ObjectId(f"s3://{bucket}/{listed.key}", listed.size_bytes, listed.etag)
 
 
 def _split(uri: str) -> tuple[str, str]:

@@ -13,7 +13,7 @@ from sparkcache.errors import SourceError
 from sparkcache.model import ObjectId
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
 
 class MemoryStream:
@@ -62,7 +62,7 @@ class MemoryStorage:
     Attributes:
         root: The URI that all names are relative to.
         chunk_bytes: The most that one `read` of a stream returns.
-        requests: How often `list`, `get` and `open` were called.
+        requests: How often `list`, `listed`, `get` and `open` were called.
         bytes_opened: Total size of the ranges that were opened.
 
     """
@@ -105,6 +105,11 @@ class MemoryStorage:
         """Yield every object, ordered by name."""
         self.requests["list"] += 1
         yield from [stored.id for _, stored in sorted(self._objects.items())]
+
+    def listed(self, uris: Collection[str]) -> dict[str, ObjectId]:
+        """Return the identities of those objects that exist, by URI."""
+        self.requests["listed"] += 1
+        return {uri: self._objects[uri].id for uri in uris if uri in self._objects}
 
     def get(self, uri: str) -> StoredObject:
         """Read a whole object."""

@@ -61,8 +61,9 @@ def _partition(
     partitions: list[list[Piece]] = []
     filled_bytes = limit_bytes
     for ledger, extent, topic_offset in extents:
-        parts = min(round(extent.size_bytes / limit_bytes), count_runs(extent))
-        parts = max(parts, 1)
+        parts = max(1, round(extent.size_bytes / limit_bytes))
+        if parts > 1:
+            parts = max(1, min(parts, count_runs(extent)))
         for part in range(parts):
             piece = Piece(ledger, extent, topic_offset, part, parts)
             if filled_bytes + piece.size_bytes > limit_bytes:

@@ -16,6 +16,7 @@ from sparkcache.connector import Snapshot, TableConnector
 from sparkcache.demand import Consumer
 from sparkcache.errors import ConfigError
 from sparkcache.model import Position, qualified_topic
+from sparkcache.source.batch.collection import no_collection
 from sparkcache.source.batch.extent_index import ExtentIndex
 from sparkcache.source.batch.scan_partition import cut
 from sparkcache.source.streaming import change_offsets
@@ -58,6 +59,7 @@ class ChangeReader(BatchReader):
         """Limit the query to what the table has now."""
         self._target = self._log.latest()
 
+    @no_collection()
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
         """Return the end of the next batch; its start if there is nothing new."""
         self._look_up(self._mark(start))
@@ -77,6 +79,7 @@ class ChangeReader(BatchReader):
             return None
         return change_offsets.as_json(self._topic, latest, self._highest, self._since)
 
+    @no_collection()
     def partitions(self, start: Offset, end: Offset) -> list[StreamPartition]:
         """Cut a batch into partitions; the versions of its objects are pinned."""
         begin, stop = self._mark(start), self._mark(end)

@@ -322,3 +322,14 @@ def test_ranges_are_read_as_one(store: Store) -> None:
     closed = JoinedRanges(store.storage, planned, ranges)
     closed.close()
     assert closed.read(10) == b""
+
+
+def test_identities_are_those_of_the_listing(store: Store) -> None:
+    put = ["a/b c", "a/é+%20", "a-1", "b"]
+    for name in put:
+        store.put(name, name.encode())
+    uris = {name: f"{store.storage.root}/{name}" for name in (*put, "a/c", "none/d")}
+    assert store.storage.listed([]) == {}
+    assert store.storage.listed(uris.values()) == {
+        uris[name]: store.find(name) for name in put
+    }

@@ -62,6 +62,30 @@ def test_more_keys_than_s3_lists_at_once(s3: S3Store) -> None:
     assert s3.server.counts()[f"{s3.bucket}/"].gets == 2
 
 
+@pytest.mark.parametrize(
+    ("wanted", "pages", "found"),
+    [
+        pytest.param(range(200), 4, 200, id="side by side"),
+        pytest.param([*range(30), *range(170, 200)], 2, 60, id="with a gap"),
+        pytest.param(range(0, 200, 2), 4, 100, id="every other one"),
+        pytest.param(range(0, 200, 9), 1, 6, id="too few on a page"),
+        pytest.param([3], 1, 1, id="one"),
+    ],
+)
+def test_identities_of_names_that_are_listed_in_pages(
+    s3: S3Store, wanted: list[int], pages: int, found: int
+) -> None:
+    for number in range(200):
+        s3.put(f"{number:04}", b"x")
+    s3.server.behave(page_keys=50)
+    s3.server.forget()
+    uris = {f"{s3.storage.root}/{number:04}" for number in wanted}
+    listed = s3.storage.listed(uris)
+    assert len(listed) == found
+    assert listed.keys() <= uris
+    assert s3.server.counts()[f"{s3.bucket}/"].gets == pages
+
+
 def test_neighbours_of_the_prefix_are_not_listed(s3: S3Store) -> None:
     s3.put("name", b"x")
     for key in ("prefix", "prefix-name", "prefiy/name", "name"):
