@@ -66,6 +66,8 @@ def find_field(
 def project(array: pa.Array, field: pa.Field, *, by_id: bool) -> pa.Array:
     """Return an array converted to a table's field. Raises pa.ArrowInvalid."""
     kind = field.type
+    if isinstance(array, pa.ExtensionArray):
+        array = array.storage
     if pa.types.is_struct(kind):
         return _struct(array, kind, by_id=by_id)
     if pa.types.is_list(kind):
@@ -81,6 +83,8 @@ def project(array: pa.Array, field: pa.Field, *, by_id: bool) -> pa.Array:
         return pa.MapArray.from_arrays(
             array.offsets, keys, items, plain_type, mask=_nulls(array)
         )
+    if pa.types.is_string(kind) and pa.types.is_binary(array.type):
+        return array.view(kind)  # as in Spark, it need not be UTF-8
     return array if array.type == kind else array.cast(kind)
 
 

@@ -19,7 +19,7 @@ from sparkcache.connector import RawRun
 from sparkcache.model import Loss
 from sparkcache_delta import int96, long_decimals
 from sparkcache_delta.file_schema import FileSchema
-from sparkcache_delta.footer_types import with_fixed_bytes
+from sparkcache_delta.footer_types import with_fixed_bytes, without_arrow_schema
 from sparkcache_delta.schema_projection import find_field
 
 if TYPE_CHECKING:
@@ -76,6 +76,7 @@ class _Rows:
     def __init__(self, image: Bytes, ledger: Ledger, extent: Extent) -> None:
         file_schema = FileSchema.parse(ledger.decoding)
         size_bytes = ledger.object.size_bytes
+        _hide_arrow_schema(image[:size_bytes])
         self._file = _opened(image, size_bytes)
         stored = self._file.schema_arrow
         indexes = [
@@ -167,6 +168,14 @@ class _Rows:
             for field in self.schema
         ]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+def _hide_arrow_schema(image: Bytes) -> None:
+    """Change a file so that Arrow goes by Parquet's schema, not by one of its own."""
+    end = len(image) - _TAIL_BYTES
+    begin = max(0, end - int.from_bytes(image[end : end + 4].tobytes(), "little"))
+    footer = without_arrow_schema(image[begin:end].tobytes())
+    image[begin:end] = np.frombuffer(footer, np.uint8)
 
 
 def _opened(image: Bytes, size_bytes: int) -> pq.ParquetFile:

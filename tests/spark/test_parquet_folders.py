@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable, write_deltalake
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
@@ -27,18 +26,10 @@ if TYPE_CHECKING:
 
     from sparkcache.connector import Storage
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("threads_of_delta_rs")]
 
 CONNECTOR = DeltaConnector()
 Row = tuple[tuple[str, object], ...]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _threads_of_delta_rs(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Start what delta-rs keeps running, before tests look for what they leave."""
-    path = tmp_path_factory.mktemp("first") / "table"
-    write_deltalake(path, pa.table({"id": [1]}))
-    DeltaTable(path).history()
 
 
 def write(folder: Path, files: Mapping[str, pa.Table]) -> None:

@@ -1,0 +1,211 @@
+"""The columns of Parquet files are those that Spark finds, whatever wrote the files."""
+
+from __future__ import annotations
+
+import uuid
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+
+from sparkcache.config import StorageConfig
+from sparkcache.connector import Selection
+from sparkcache.errors import ConfigError
+from sparkcache.storage import Traffic, open_storage
+from sparkcache_delta import DeltaConnector
+from tests import annotated
+from tests.annotated import converted, logical
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from sparkcache_delta.thrift import Struct
+
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("threads_of_delta_rs")]
+
+CONNECTOR = DeltaConnector()
+
+
+def of_extension(kind: pa.DataType, storage: pa.Array) -> pa.Array:
+    return pa.ExtensionArray.from_storage(kind, storage)
+
+
+def decimals(kind: pa.DataType) -> pa.Array:
+    return pa.array([Decimal("-1.25"), None], kind)
+
+
+OF_ARROW: dict[str, Callable[[], pa.Array]] = {
+    "null": lambda: pa.nulls(2),
+    "binary_view": lambda: pa.array([b"x", None], pa.binary_view()),
+    "string_view": lambda: pa.array(["x", None], pa.string_view()),
+    "large_string": lambda: pa.array(["x", None], pa.large_string()),
+    "large_binary": lambda: pa.array([b"x", None], pa.large_binary()),
+    "fixed_binary": lambda: pa.array([b"ab", None], pa.binary(2)),
+    "dictionary": lambda: pa.array(["x", None]).dictionary_encode(),
+    "list_view": lambda: pa.array([[1, 2], None], pa.list_view(pa.int32())),
+    "large_list": lambda: pa.array([[1, None], None], pa.large_list(pa.int32())),
+    "fixed_list": lambda: pa.array([[1, None], None], pa.list_(pa.int32(), 2)),
+    "fixed_list_in_struct": lambda: pa.array(
+        [{"x": [1, 2]}, None], pa.struct({"x": pa.list_(pa.int32(), 2)})
+    ),
+    "dictionary_in_list": lambda: pa.ListArray.from_arrays(
+        pa.array([0, 1, 2], pa.int32()), pa.array(["x", "y"]).dictionary_encode()
+    ),
+    "json_in_map": lambda: pa.MapArray.from_arrays(
+        pa.array([0, 1, 1], pa.int32()),
+        pa.array(["key"]),
+        of_extension(pa.json_(), pa.array(["{}"])),
+    ),
+    "decimal32": lambda: decimals(pa.decimal32(9, 2)),
+    "decimal64": lambda: decimals(pa.decimal64(18, 2)),
+    "decimal256": lambda: decimals(pa.decimal256(38, 2)),
+    "duration": lambda: pa.array([1, None], pa.duration("ns")),
+    "date64": lambda: pa.array([86_400_000, None], pa.date64()),
+    "timestamp_s": lambda: pa.array([1, None], pa.timestamp("s")),
+    "timestamp_ms": lambda: pa.array([1, None], pa.timestamp("ms", "UTC")),
+    "timestamp_us": lambda: pa.array([1, None], pa.timestamp("us")),
+    "timestamp_zone": lambda: pa.array([1, None], pa.timestamp("us", "Asia/Tokyo")),
+    "uint8": lambda: pa.array([255, None], pa.uint8()),
+    "uint16": lambda: pa.array([65535, None], pa.uint16()),
+    "uint32": lambda: pa.array([2**32 - 1, None], pa.uint32()),
+    "uint64": lambda: pa.array([2**64 - 1, None], pa.uint64()),
+    "int8": lambda: pa.array([-1, None], pa.int8()),
+    "bool8": lambda: of_extension(pa.bool8(), pa.array([2, None], pa.int8())),
+    "json": lambda: of_extension(pa.json_(), pa.array(['{"a": 1}', None])),
+    "opaque": lambda: of_extension(
+        pa.opaque(pa.int64(), "kind", "vendor"), pa.array([1, None])
+    ),
+    "tensor": lambda: of_extension(
+        pa.fixed_shape_tensor(pa.int32(), (2,)),
+        pa.array([[1, 2], [3, 4]], pa.list_(pa.int32(), 2)),
+    ),
+}
+REFUSED: dict[str, Callable[[], pa.Array]] = {
+    "uuid": lambda: of_extension(
+        pa.uuid(), pa.array([uuid.UUID(int=5).bytes, None], pa.binary(16))
+    ),
+    "float16": lambda: pa.array([1.5, None], pa.float16()),
+    "time_ms": lambda: pa.array([1, None], pa.time32("ms")),
+    "time_us": lambda: pa.array([1, None], pa.time64("us")),
+    "time_ns": lambda: pa.array([1, None], pa.time64("ns")),
+    "timestamp_ns": lambda: pa.array([1000, None], pa.timestamp("ns")),
+    "timestamp_ns_in_list": lambda: pa.array([[1000]], pa.list_(pa.timestamp("ns"))),
+    "decimal_of_50_digits": lambda: decimals(pa.decimal256(50, 2)),
+}
+TEXTS = pa.array([b"x", b"\xff", None])
+MAPS = pa.array([[("x", 1)], None], pa.map_(pa.string(), pa.int32()))
+ANNOTATED: dict[str, tuple[pa.Array, dict[str, Struct]]] = {
+    "ENUM": (TEXTS, {"a": logical(4)}),
+    "ENUM of old writers": (TEXTS, {"a": converted(4)}),
+    "JSON of old writers": (TEXTS, {"a": converted(19)}),
+    "BSON": (TEXTS, {"a": logical(13)}),
+    "only nulls": (pa.nulls(2, pa.int64()), {"a": logical(11)}),
+    "only nulls, bytes": (pa.nulls(2, pa.binary()), {"a": logical(11)}),
+    "a map of old writers": (MAPS, {"a": converted(2)}),
+}
+REFUSED_ANNOTATED: dict[str, tuple[pa.Array, dict[str, Struct]]] = {
+    "INTERVAL": (pa.array([b"x" * 12], pa.binary(12)), {"a": converted(21)}),
+    "VARIANT of no version": (
+        pa.array([{"metadata": b"", "value": b""}]),
+        {"a": logical(16)},
+    ),
+    "INT(8) in 64 bits": (pa.array([1]), {"a": converted(15)}),
+}
+
+
+@pytest.fixture(params=[True, False], ids=["with Arrow's schema", "without"])
+def store_schema(request: pytest.FixtureRequest) -> bool:
+    with_schema: bool = request.param
+    return with_schema
+
+
+def made(columns: dict[str, Callable[[], pa.Array]]) -> Iterator[tuple[str, pa.Array]]:
+    """Yield the columns that this version of Arrow can write."""
+    for title, column in columns.items():
+        try:
+            array = column()
+            pq.write_table(pa.table({"a": array}), pa.BufferOutputStream())
+        except (AttributeError, pa.ArrowNotImplementedError):
+            continue
+        yield title, array
+
+
+def ours(spark: SparkSession, folder: Path) -> DataFrame:
+    reader = spark.read.format("sparkcache").option("connector", "delta")
+    return reader.load(f"file://{folder}")
+
+
+def pin(folder: Path, **options: str) -> None:
+    storage = open_storage(f"file://{folder}", StorageConfig(), Traffic())
+    CONNECTOR.pin(storage, Selection((".",)), options)
+
+
+def assert_equal(spark: SparkSession, folder: Path) -> None:
+    theirs = spark.read.parquet(str(folder))
+    found = ours(spark, folder)
+    assert found.schema == theirs.schema
+    assert found.collect() == theirs.collect()
+
+
+def assert_refused(spark: SparkSession, folder: Path) -> None:
+    with pytest.raises((PySparkException, Py4JJavaError)):
+        spark.read.parquet(str(folder)).collect()
+    with pytest.raises(ConfigError, match=r"column a has the Parquet type"):
+        pin(folder)
+
+
+def test_types_of_arrow_are_those_of_parquet(
+    spark: SparkSession, tmp_path: Path, *, store_schema: bool
+) -> None:
+    rows = pa.table(dict(made(OF_ARROW)))
+    assert rows.num_columns > 20
+    pq.write_table(rows, tmp_path / "a", store_schema=store_schema)
+    assert_equal(spark, tmp_path)
+
+
+@pytest.mark.parametrize("title", ANNOTATED)
+def test_types_of_other_writers(
+    spark: SparkSession, tmp_path: Path, title: str
+) -> None:
+    column, changes = ANNOTATED[title]
+    annotated.write(tmp_path / "a", pa.table({"a": column}), changes)
+    assert_equal(spark, tmp_path)
+
+
+def test_lists_and_maps_of_old_writers(spark: SparkSession, tmp_path: Path) -> None:
+    query = "select array(1, 2) a, array(named_struct('x', 1)) b, map('x', array(1)) c"
+    spark.conf.set("spark.sql.parquet.writeLegacyFormat", "true")
+    try:
+        spark.sql(query).write.parquet(str(tmp_path / "t"))
+    finally:
+        spark.conf.unset("spark.sql.parquet.writeLegacyFormat")
+    (path,) = (tmp_path / "t").glob("*.parquet")
+    assert "repeated int32 field_id=-1 array" in str(pq.read_metadata(path).schema)
+    assert_equal(spark, tmp_path / "t")
+
+
+def test_types_that_spark_does_not_read_are_refused(
+    spark: SparkSession, tmp_path: Path, *, store_schema: bool
+) -> None:
+    for title, column in made(REFUSED):
+        (tmp_path / title).mkdir()
+        rows = pa.table({"a": column, "b": column, "id": [1] * len(column)})
+        pq.write_table(rows, tmp_path / title / "a", store_schema=store_schema)
+        assert_refused(spark, tmp_path / title)
+        pin(tmp_path / title, columns="id")
+
+
+@pytest.mark.parametrize("title", REFUSED_ANNOTATED)
+def test_types_of_other_writers_are_refused(
+    spark: SparkSession, tmp_path: Path, title: str
+) -> None:
+    column, changes = REFUSED_ANNOTATED[title]
+    annotated.write(tmp_path / "a", pa.table({"a": column}), changes)
+    assert_refused(spark, tmp_path)
