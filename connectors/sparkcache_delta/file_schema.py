@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from sparkcache_delta.marked_structs import is_marked
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -91,6 +93,8 @@ def plain(field: pa.Field) -> pa.Field:
 
 
 def _plain_type(kind: pa.DataType) -> pa.DataType:
+    if is_marked(kind):
+        return kind
     if pa.types.is_struct(kind):
         return pa.struct([plain(kind.field(index)) for index in range(kind.num_fields)])
     if pa.types.is_list(kind):

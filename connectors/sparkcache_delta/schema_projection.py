@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from sparkcache_delta.file_schema import plain
+from sparkcache_delta.marked_structs import from_stored, is_marked
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -68,6 +69,8 @@ def project(array: pa.Array, field: pa.Field, *, by_id: bool) -> pa.Array:
     kind = field.type
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
+    if is_marked(kind):
+        return from_stored(array, kind)
     if pa.types.is_struct(kind):
         return _struct(array, kind, by_id=by_id)
     if pa.types.is_list(kind):

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from sparkcache.errors import ConfigError
 from sparkcache_delta import options as scan_options
+from sparkcache_delta.marked_structs import VARIANT, geography, geometry
 from sparkcache_delta.parquet_schema import GROUP
 
 if TYPE_CHECKING:
@@ -48,6 +49,10 @@ _WHATEVER_IS_MEANT = {
     "INT96": pa.timestamp("us", "UTC"),
 }
 
+# pyspark knows no others.
+_GEOGRAPHIES = {"": 4326, "OGC:CRS84": 4326}
+_GEOMETRIES = {**_GEOGRAPHIES, "EPSG:3857": 3857, "SRID:0": 0}
+
 
 def field(column: Node) -> pa.Field:
     """Return a column as Spark reads it; raises ConfigError for types it refuses."""
@@ -76,11 +81,7 @@ def _field(node: Node, path: str) -> pa.Field:
 def _type(node: Node, path: str) -> pa.DataType:
     kind = _group(node, path) if node.physical == GROUP else _primitive(node)
     if kind is None:
-        raise ConfigError(
-            f"column {path} has the Parquet type {node}, which Spark does not read; "
-            f"{_remedy(node)}, or name the other columns in the option "
-            f"{scan_options.COLUMNS}"
-        )
+        raise _refused(node, path)
     return kind
 
 
@@ -103,6 +104,10 @@ def _primitive(node: Node) -> pa.DataType | None:
             return pa.string()
         case "BINARY", ("BSON",):
             return pa.binary()
+        case "BINARY", ("GEOMETRY", crs) if crs in _GEOMETRIES:
+            return geometry(_GEOMETRIES[crs])
+        case "BINARY", ("GEOGRAPHY", crs) if crs in _GEOGRAPHIES:
+            return geography(_GEOGRAPHIES[crs])
         case _:
             return None
 
@@ -121,6 +126,8 @@ def _group(node: Node, path: str) -> pa.DataType | None:
             return pa.list_(_type(_element(node), path))
         case ("MAP",):
             return _map(node, path)
+        case ("VARIANT", 1) if _is_whole(node):
+            return VARIANT
         case _:
             return None
 
@@ -150,11 +157,35 @@ def _map(node: Node, path: str) -> pa.DataType | None:
     return pa.map_(_field(key, path).type, _field(value, path).type)
 
 
-def _remedy(node: Node) -> str:
+def _is_whole(node: Node) -> bool:
+    """Return whether a variant is not shredded."""
+    parts = {child.name: child.physical for child in node.children}
+    return parts == {"metadata": "BINARY", "value": "BINARY"}
+
+
+def _refused(node: Node, path: str) -> ConfigError:
+    return ConfigError(
+        f"column {path} has the Parquet type {node}, {_reason(node)}, or name the "
+        f"other columns in the option {scan_options.COLUMNS}"
+    )
+
+
+def _reason(node: Node) -> str:
+    """Return why a type is refused, and what would do."""
     match node.annotation:
+        case ("VARIANT", 1):
+            return (
+                "which is shredded and cannot be put together; write it with the parts "
+                "metadata and value alone"
+            )
+        case ("GEOMETRY" | "GEOGRAPHY" as kind, *_):
+            systems = _GEOMETRIES if kind == "GEOMETRY" else _GEOGRAPHIES
+            known = " or ".join(filter(None, systems))
+            return f"whose CRS pyspark does not know; write it with {known}"
         case ("TIMESTAMP", "NANOS", _):
-            return "write it in microseconds"
+            return "which Spark does not read; write it in microseconds"
         case ("DECIMAL", *_):
-            return f"write it with at most {_MOST_DIGITS} digits"
+            digits = _DIGITS.get(node.physical, _MOST_DIGITS)
+            return f"which Spark does not read; write it with 1 to {digits} digits"
         case _:
-            return "write it with another type"
+            return "which Spark does not read; write it with another type"
