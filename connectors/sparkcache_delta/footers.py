@@ -28,6 +28,7 @@ AT_ONCE = 16
 _MOST_BYTES = 64 << 10  # nearly all are smaller
 _TAIL_BYTES = 8
 _MAGIC = b"PAR1"
+_DECLARED = b"org.apache.spark.sql.parquet.row.metadata"
 
 
 @dataclass(frozen=True)
@@ -61,15 +62,23 @@ def read_footer(storage: Storage, uri: str, size_bytes: int | None) -> Footer:
     """Read the footer of a file; check its length if known. Raises SourceError."""
     identity, thrift = _read(storage, uri, size_bytes)
     with _translated(identity, thrift):
-        tail = thrift + len(thrift).to_bytes(4, "little") + _MAGIC
-        return Footer(identity, pq.read_metadata(pa.BufferReader(tail)))
+        return Footer(identity, _parsed(thrift))
 
 
-def read_columns(storage: Storage, uri: str) -> Sequence[Node]:
-    """Read the columns of a file. Raises SourceError."""
+def read_columns(storage: Storage, uri: str) -> tuple[Sequence[Node], str]:
+    """Read the columns of a file, and the schema that Spark declares for them.
+
+    The latter is empty if Spark has not written the file. Raises SourceError.
+    """
     identity, thrift = _read(storage, uri, None)
     with _translated(identity, thrift):
-        return columns(thrift)
+        metadata = _parsed(thrift).metadata or {}
+        return columns(thrift), metadata.get(_DECLARED, b"").decode(errors="replace")
+
+
+def _parsed(thrift: bytes) -> pq.FileMetaData:
+    tail = thrift + len(thrift).to_bytes(4, "little") + _MAGIC
+    return pq.read_metadata(pa.BufferReader(tail))
 
 
 def _read(storage: Storage, uri: str, size_bytes: int | None) -> tuple[ObjectId, bytes]:

@@ -20,8 +20,8 @@ from sparkcache.errors import ConfigError, SourceError
 from sparkcache_delta import options as scan_options
 from sparkcache_delta import pinned_files
 from sparkcache_delta.commits import recorded_ms
+from sparkcache_delta.declared_types import with_declared
 from sparkcache_delta.logged_files import data_files
-from sparkcache_delta.logged_types import with_variants
 from sparkcache_delta.partition_times import as_logged, times, without_zone
 from sparkcache_delta.table import Table
 from sparkcache_delta.version_times import CommitTimes, LogFiles, require_past
@@ -146,7 +146,7 @@ class Log:
         """Return version and columns. Raises ConfigError."""
         with _translated(self._table_uri, {}):
             logged = self._table.schema()
-            schema = with_variants(pa.schema(logged.to_arrow()), logged.to_json())
+            schema = with_declared(pa.schema(logged.to_arrow()), logged.to_json())
             metadata = self._table.metadata()
         mode = metadata.configuration.get(_MAPPING_MODE, "none")
         partitions = list(metadata.partition_columns)

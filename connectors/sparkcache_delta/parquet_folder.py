@@ -14,6 +14,7 @@ import pyarrow as pa
 from sparkcache.errors import ConfigError
 from sparkcache_delta import options as scan_options
 from sparkcache_delta import spark_types
+from sparkcache_delta.declared_types import with_declared
 from sparkcache_delta.footers import read_columns
 from sparkcache_delta.names import topic_of_uri
 from sparkcache_delta.partition_folders import is_hidden, values_of_files
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from sparkcache.connector import Storage
-    from sparkcache_delta.parquet_schema import Node
     from sparkcache_delta.partition_folders import Values
 
 _LOG = "_delta_log"
@@ -60,8 +60,8 @@ class ParquetFolder:
             name.lower(): pa.field(name, kind) for name, kind in types.items()
         }
         fields = [
-            partitions.pop(column.name.lower(), None) or spark_types.field(column)
-            for column in self._columns(first)
+            partitions.pop(field.name.lower(), None) or field
+            for field in self._columns(first)
         ]
         schema = pa.schema([*fields, *partitions.values()])
         spark_types.require_distinct(schema.names, first)
@@ -77,14 +77,15 @@ class ParquetFolder:
             for number, (path, values) in enumerate(self._files.items())
         ]
 
-    def _columns(self, uri: str) -> list[Node]:
+    def _columns(self, uri: str) -> pa.Schema:
         """Return the columns of a file. If some are selected, return only those."""
-        columns = read_columns(self._storage, uri)
+        columns, declared = read_columns(self._storage, uri)
         names = scan_options.columns(self._options)
         known = {column.name for column in columns}
-        if names is None or not known.issuperset(names):
-            return [*columns]
-        return [column for column in columns if column.name in names]
+        if names is not None and known.issuperset(names):
+            columns = [column for column in columns if column.name in names]
+        schema = pa.schema(map(spark_types.field, columns))
+        return with_declared(schema, declared)
 
     @cached_property
     def _files(self) -> dict[str, Values]:

@@ -140,7 +140,6 @@ REFUSED_ANNOTATED: dict[str, tuple[pa.Array, dict[str, Struct]]] = {
     ),
     "GEOMETRY elsewhere": (POINTS, {"a": logical(17, _1="EPSG:32633")}),
     "GEOGRAPHY in a plane": (POINTS, {"a": logical(18, _1="EPSG:3857")}),
-    "INT(8) in 64 bits": (pa.array([1]), {"a": converted(15)}),
 }
 
 
@@ -235,6 +234,56 @@ def test_shredded_variants_are_refused(spark: SparkSession, tmp_path: Path) -> N
         PySparkException, match=r"a variant with the parts .*typed_value"
     ):
         ours(spark, tmp_path).collect()
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        pytest.param(
+            "collate('a', 'UTF8_LCASE') a, array(collate('b', 'UNICODE')) l, "
+            "named_struct('x', collate('c', 'de_CI'), 'y', array(named_struct('z', "
+            "collate('d', 'UNICODE_CI')))) s, map('k', collate('v', 'UTF8_LCASE')) m, "
+            "'plain' p",
+            id="collations",
+            marks=pytest.mark.skipif(not has_spark("4.1"), reason="returns no rows"),
+        ),
+        pytest.param(
+            "interval '1 02:03:04.5' day to second a, "
+            "array(interval '-1 00:00:00' day to second) l",
+            id="intervals",
+        ),
+    ],
+)
+def test_types_that_spark_declares(
+    spark: SparkSession, tmp_path: Path, columns: str
+) -> None:
+    rows = spark.sql(f"select {columns}").coalesce(1)
+    rows.write.parquet(str(tmp_path / "t"))
+    assert_equal(spark, tmp_path / "t")
+
+
+@pytest.mark.skipif(not has_spark("4.1"), reason="returns no rows of such strings")
+def test_collated_strings_compare_by_their_collation(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    rows = spark.sql("select collate(a, 'UTF8_LCASE') a from values ('x'), ('X') t(a)")
+    rows.coalesce(1).write.parquet(str(tmp_path / "t"))
+    assert ours(spark, tmp_path / "t").where("a = 'x'").count() == 2
+    with pytest.raises(ConfigError, match="column a has a collation, by which only"):
+        pin(tmp_path / "t", where="a = 'x'")
+
+
+@pytest.mark.parametrize("interval", ["'1-2' year to month", "'1' hour"])
+def test_intervals_that_pyspark_cannot_read(
+    spark: SparkSession, tmp_path: Path, interval: str
+) -> None:
+    rows = spark.sql(f"select 1 id, interval {interval} a")
+    rows.write.parquet(str(tmp_path / "t"))
+    with pytest.raises(
+        ConfigError, match=r"column a is of type interval \w+.*write it"
+    ):
+        pin(tmp_path / "t")
+    pin(tmp_path / "t", columns="id")
 
 
 def test_types_that_spark_does_not_read_are_refused(

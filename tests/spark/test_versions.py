@@ -9,6 +9,7 @@ import pyspark
 import pytest
 from pyspark.errors import PySparkException
 
+from sparkcache.connector import COLLATIONS
 from sparkcache.errors import ConfigError
 from sparkcache.source.spark_schema import spark_schema
 from sparkcache.source.spark_version import has_spark, require_spark
@@ -44,13 +45,25 @@ def test_versions_are_compared_as_numbers(
             require_spark(since, "a stream")
 
 
-@pytest.mark.parametrize("kind", [geometry(4326), pa.list_(geography(4326))], ids=str)
+COLLATED = pa.field("x", pa.string(), metadata={COLLATIONS: b'{"x": "icu.UNICODE"}'})
+
+
+@pytest.mark.parametrize(
+    ("kind", "described"),
+    [
+        (geometry(4326), "of type geometry"),
+        (pa.list_(geography(4326)), "of type geography"),
+        (pa.struct([COLLATED]), "with collated strings"),
+    ],
+    ids=str,
+)
 def test_a_type_of_a_later_spark(
-    monkeypatch: pytest.MonkeyPatch, kind: pa.DataType
+    monkeypatch: pytest.MonkeyPatch, kind: pa.DataType, described: str
 ) -> None:
     monkeypatch.setattr("pyspark.__version__", "4.0.0")
-    with pytest.raises(ConfigError, match=r"column at of type geo\w+ needs Spark 4\.1"):
-        spark_schema(pa.schema([("id", pa.int64()), ("at", kind)]))
+    schema = pa.schema([("id", pa.int64()), ("at", kind)])
+    with pytest.raises(ConfigError, match=rf"column at {described} needs Spark 4\.1"):
+        spark_schema(schema)
 
 
 @pytest.mark.spark
