@@ -18,7 +18,7 @@ from sparkcache_delta.declared_types import with_declared
 from sparkcache_delta.footers import read_columns
 from sparkcache_delta.names import topic_of_uri
 from sparkcache_delta.partition_folders import is_hidden, values_of_files
-from sparkcache_delta.partition_types import type_of
+from sparkcache_delta.partition_types import canonical, type_of
 from sparkcache_delta.table import DataFile, Table
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class ParquetFolder:
         first = self._file_uri(
             next(iter(self._paths if self._is_partitioned else self._files))
         )
-        types = self._partition_types()
+        types = self._partition_types
         partitions = {
             name.lower(): pa.field(name, kind) for name, kind in types.items()
         }
@@ -72,8 +72,16 @@ class ParquetFolder:
 
     def files(self) -> list[DataFile]:
         """Return the files in the order of their names."""
+        types = self._partition_types
         return [
-            DataFile(self._file_uri(path), number, values=values)
+            DataFile(
+                self._file_uri(path),
+                number,
+                values={
+                    name: text if text is None else canonical(text, types[name])
+                    for name, text in values.items()
+                },
+            )
             for number, (path, values) in enumerate(self._files.items())
         ]
 
@@ -142,6 +150,7 @@ class ParquetFolder:
     def _is_partitioned(self) -> bool:
         return any(self._files.values())
 
+    @cached_property
     def _partition_types(self) -> dict[str, pa.DataType]:
         """Return the type of each partition column, which fits all of its values."""
         texts: dict[str, set[str]] = {}

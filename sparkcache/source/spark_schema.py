@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
@@ -19,8 +20,6 @@ from sparkcache.source.spark_version import require_spark
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-
-    import pyarrow as pa
 
 _SINCE = {
     b"geometry": ("of type geometry", "4.1"),
@@ -53,6 +52,8 @@ def _require_types(column: str, fields: Iterable[pa.Field]) -> None:
         for name in (field.metadata or {}).keys() & _SINCE.keys():
             described, since = _SINCE[name]
             require_spark(since, f"column {column} {described}")
+        if pa.types.is_time(field.type):
+            require_spark("4.1", f"column {column} of type time")
         _require_types(column, _children(field.type))
 
 
