@@ -28,6 +28,7 @@ AT_ONCE = 16
 _MOST_BYTES = 64 << 10  # nearly all are smaller
 _TAIL_BYTES = 8
 _MAGIC = b"PAR1"
+_UNKNOWN_TYPE = "LogicalType that is not recognized"
 _DECLARED = b"org.apache.spark.sql.parquet.row.metadata"
 
 
@@ -111,6 +112,9 @@ def _translated(identity: ObjectId, thrift: bytes) -> Iterator[None]:
         yield
     except (pa.ArrowException, OSError) as error:
         offset = identity.size_bytes - _TAIL_BYTES - len(thrift)
+        found = str(error)
+        if _UNKNOWN_TYPE in found:
+            found += f"; PyArrow {pa.__version__} does not know it, a later one may"
         raise SourceError(
-            identity.uri, offset=offset, expected="a Parquet footer", found=str(error)
+            identity.uri, offset=offset, expected="a Parquet footer", found=found
         ) from error

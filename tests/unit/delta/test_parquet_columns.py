@@ -11,6 +11,7 @@ import pytest
 from sparkcache.errors import ConfigError, SourceError
 from sparkcache_delta.footer_types import without_arrow_schema
 from sparkcache_delta.parquet_schema import columns
+from tests import annotated
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -76,7 +77,7 @@ def test_where_goes_by_types_of_parquet(lake: Lake, path: Path) -> None:
         ),
         (
             pa.array([[("x", 1)]], pa.map_(pa.string(), pa.time32("ms"))),
-            r"column a has the Parquet type INT32 \(TIME\(MILLIS, False\)\)",
+            r"column a has the Parquet type INT32 \(TIME\(MILLIS, \w+\)\)",
         ),
     ],
     ids=["in a list of a struct", "in a map"],
@@ -105,6 +106,13 @@ def test_a_schema_that_cannot_be_read_is_an_error() -> None:
     assert [column.name for column in columns(whole)] == ["a"]
     with pytest.raises(pa.ArrowInvalid, match="the schema cannot be read"):
         columns(whole[:8])
+
+
+def test_a_type_that_arrow_does_not_know(lake: Lake, path: Path) -> None:
+    annotated.write(path, pa.table({"a": [b"x"]}), {"a": annotated.logical(100)})
+    says = r"column a .* \(logical type 100\)|does not know it, a later one may"
+    with pytest.raises((ConfigError, SourceError), match=says):
+        lake.pin("t")
 
 
 def test_a_footer_that_is_no_thrift_is_an_error(lake: Lake, path: Path) -> None:
