@@ -6,6 +6,7 @@ import struct
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -89,7 +90,7 @@ OF_ARROW: dict[str, Callable[[], pa.Array]] = {
     ),
 }
 REFUSED: dict[str, Callable[[], pa.Array]] = {
-    "float16": lambda: pa.array([1.5, None], pa.float16()),
+    "float16": lambda: pa.array(np.array([1.5], np.float16)),
     "time_ms": lambda: pa.array([1, None], pa.time32("ms")),
     "time_us": lambda: pa.array([1, None], pa.time64("us")),
     "time_ns": lambda: pa.array([1, None], pa.time64("ns")),
