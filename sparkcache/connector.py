@@ -202,6 +202,9 @@ class Selection:
         return f"topic={','.join(self.names)!r}"
 
 
+COLLATIONS = b"__COLLATIONS"
+"""Metadata of a field with collated strings: JSON, as in the JSON of Spark's schema."""
+
 Mark: TypeAlias = "Mapping[str, int | str | bool]"
 """How far a stream has read a table, as a JSON object.
 
@@ -379,7 +382,10 @@ class Connector(ABC):
 
     @abstractmethod
     def schema(self, decoding: str) -> pa.Schema:
-        """Return the columns of every run; only plain types, which Spark accepts."""
+        """Return the columns of every run; only plain types, which Spark accepts.
+
+        A field of collated strings has their collations as metadata; see COLLATIONS.
+        """
 
     @abstractmethod
     def entry_columns(self) -> tuple[str, str]:

@@ -97,11 +97,16 @@ def _column(
 
 
 def constant(text: str | None, kind: pa.DataType, rows: int) -> pa.Array:
-    """Return a column of one value, parsed from a text; binary values are in hex."""
+    """Return a column of one value, parsed from a text.
+
+    Binary values are in hex, times of day in their unit since midnight.
+    """
     if text is None:
         return pa.nulls(rows, kind)
     if pa.types.is_binary(kind):
         value = pa.array([bytes.fromhex(text)], kind)
+    elif pa.types.is_time(kind):
+        value = pa.array([int(text)]).cast(kind)
     else:
         value = pa.array([text], pa.string()).cast(kind)
     return value.take(pa.array(np.zeros(rows, np.int64)))

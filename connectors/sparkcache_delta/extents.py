@@ -68,6 +68,12 @@ def runs(extent: Extent, run_bytes: int) -> list[Run]:
     ]
 
 
+def owners(metadata: pq.FileMetaData) -> Iterator[str]:
+    """Yield the top-level column of each leaf; its name may contain dots."""
+    for field in metadata.schema.to_arrow_schema():
+        yield from [field.name] * _leaves(field.type)
+
+
 def _stored_bytes(metadata: pq.FileMetaData, group: int) -> int:
     row_group = metadata.row_group(group)
     return sum(
@@ -81,7 +87,7 @@ def _chunks(
 ) -> Iterator[tuple[int, int]]:
     """Yield the begin and end offset of each column chunk of a row group."""
     row_group = metadata.row_group(group)
-    for index, name in enumerate(_owners(metadata)):
+    for index, name in enumerate(owners(metadata)):
         if name not in columns:
             continue
         chunk = row_group.column(index)
@@ -89,12 +95,6 @@ def _chunks(
         if chunk.has_dictionary_page and chunk.dictionary_page_offset:
             begin = min(begin, chunk.dictionary_page_offset)
         yield begin, begin + chunk.total_compressed_size
-
-
-def _owners(metadata: pq.FileMetaData) -> Iterator[str]:
-    """Yield the top-level column of each leaf; its name may contain dots."""
-    for field in metadata.schema.to_arrow_schema():
-        yield from [field.name] * _leaves(field.type)
 
 
 def _leaves(kind: pa.DataType) -> int:

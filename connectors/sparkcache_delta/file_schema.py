@@ -17,6 +17,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from sparkcache.connector import COLLATIONS
+from sparkcache_delta.marked_structs import is_marked
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -86,11 +89,18 @@ class FileSchema:
 
 
 def plain(field: pa.Field) -> pa.Field:
-    """Return a field, and all fields within it, nullable and without metadata."""
-    return pa.field(field.name, _plain_type(field.type))
+    """Return a field, and all fields within it, nullable and without metadata.
+
+    Only the collations of strings are kept.
+    """
+    collations = (field.metadata or {}).get(COLLATIONS)
+    kept = None if collations is None else {COLLATIONS: collations}
+    return pa.field(field.name, _plain_type(field.type), metadata=kept)
 
 
 def _plain_type(kind: pa.DataType) -> pa.DataType:
+    if is_marked(kind):
+        return kind
     if pa.types.is_struct(kind):
         return pa.struct([plain(kind.field(index)) for index in range(kind.num_fields)])
     if pa.types.is_list(kind):

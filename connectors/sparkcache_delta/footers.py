@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,12 +11,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sparkcache.errors import SourceError
+from sparkcache_delta.footer_types import without_arrow_schema
+from sparkcache_delta.parquet_schema import columns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Sequence
 
     from sparkcache.connector import Storage
     from sparkcache.model import ObjectId
+    from sparkcache_delta.parquet_schema import Node
     from sparkcache_delta.table import DataFile
 
 AT_ONCE = 16
@@ -24,6 +28,8 @@ AT_ONCE = 16
 _MOST_BYTES = 64 << 10  # nearly all are smaller
 _TAIL_BYTES = 8
 _MAGIC = b"PAR1"
+_UNKNOWN_TYPE = "LogicalType that is not recognized"
+_DECLARED = b"org.apache.spark.sql.parquet.row.metadata"
 
 
 @dataclass(frozen=True)
@@ -55,6 +61,29 @@ def read_footers(storage: Storage, files: Iterable[DataFile]) -> list[Footer]:
 
 def read_footer(storage: Storage, uri: str, size_bytes: int | None) -> Footer:
     """Read the footer of a file; check its length if known. Raises SourceError."""
+    identity, thrift = _read(storage, uri, size_bytes)
+    with _translated(identity, thrift):
+        return Footer(identity, _parsed(thrift))
+
+
+def read_columns(storage: Storage, uri: str) -> tuple[Sequence[Node], str]:
+    """Read the columns of a file, and the schema that Spark declares for them.
+
+    The latter is empty if Spark has not written the file. Raises SourceError.
+    """
+    identity, thrift = _read(storage, uri, None)
+    with _translated(identity, thrift):
+        metadata = _parsed(thrift).metadata or {}
+        return columns(thrift), metadata.get(_DECLARED, b"").decode(errors="replace")
+
+
+def _parsed(thrift: bytes) -> pq.FileMetaData:
+    tail = thrift + len(thrift).to_bytes(4, "little") + _MAGIC
+    return pq.read_metadata(pa.BufferReader(tail))
+
+
+def _read(storage: Storage, uri: str, size_bytes: int | None) -> tuple[ObjectId, bytes]:
+    """Return the identity of a file, and its footer without Arrow's own schema."""
     stored = storage.get_end(uri, _MOST_BYTES)
     require_size(stored.id, size_bytes)
     tail = stored.data[-_TAIL_BYTES:]
@@ -68,14 +97,22 @@ def read_footer(storage: Storage, uri: str, size_bytes: int | None) -> Footer:
         )
     if needed > len(stored.data):
         stored = storage.get_end(uri, needed)
+    return stored.id, without_arrow_schema(stored.data[-needed:-_TAIL_BYTES])
+
+
+@contextmanager
+def _translated(identity: ObjectId, thrift: bytes) -> Iterator[None]:
+    """Translate errors of Arrow into SourceError."""
     try:
-        metadata = pq.read_metadata(pa.BufferReader(stored.data))
+        yield
     except (pa.ArrowException, OSError) as error:
-        offset = stored.id.size_bytes - needed
+        offset = identity.size_bytes - _TAIL_BYTES - len(thrift)
+        found = str(error)
+        if _UNKNOWN_TYPE in found:
+            found += f"; PyArrow {pa.__version__} does not know it, a later one may"
         raise SourceError(
-            uri, offset=offset, expected="a Parquet footer", found=str(error)
+            identity.uri, offset=offset, expected="a Parquet footer", found=found
         ) from error
-    return Footer(stored.id, metadata)
 
 
 def require_size(object_id: ObjectId, size_bytes: int | None) -> None:

@@ -9,39 +9,16 @@ Source: Spark's DateTimeUtils.fromJulianDay, and values that Spark 4.2 returned.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pyarrow as pa
 
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    import pyarrow.parquet as pq
-
 BYTES = 12
 KIND = pa.timestamp("us")
+"""The type that Arrow gives these columns, if it is asked for microseconds."""
 
 _PARTS = np.dtype([("nanoseconds", "<i8"), ("day", "<i4")])
 _DAY_OF_1970 = np.int32(2_440_588)
 _DAY_US = np.int64(86_400_000_000)
-
-
-def leaves(metadata: pq.FileMetaData, names: Collection[str]) -> dict[int, str]:
-    """Return those of the named columns that are INT96, by their indexes in a file.
-
-    Columns within structs, lists and maps are not among them.
-    """
-    schema = metadata.schema
-    columns = ((index, schema.column(index)) for index in range(len(schema)))
-    return {
-        index: column.name
-        for index, column in columns
-        if column.physical_type == "INT96"
-        and column.name in names
-        and column.path == column.name
-        and not column.max_repetition_level
-    }
 
 
 def times(stored: pa.FixedSizeBinaryArray) -> pa.TimestampArray:

@@ -20,6 +20,7 @@ from sparkcache.errors import ConfigError, SourceError
 from sparkcache_delta import options as scan_options
 from sparkcache_delta import pinned_files
 from sparkcache_delta.commits import recorded_ms
+from sparkcache_delta.declared_types import with_declared
 from sparkcache_delta.logged_files import data_files
 from sparkcache_delta.partition_times import as_logged, times, without_zone
 from sparkcache_delta.table import Table
@@ -42,6 +43,8 @@ _KNOWN_FEATURES = _WIDENING | {
     "timestampNtz",
     "v2Checkpoint",
     "vacuumProtocolCheck",
+    "variantType",
+    "variantType-preview",
 }
 _SINCE = scan_options.STARTING_TIMESTAMP
 _OPTIONS = scan_options.VERSION, scan_options.TIMESTAMP, _SINCE
@@ -142,7 +145,8 @@ class Log:
     def table(self) -> Table:
         """Return version and columns. Raises ConfigError."""
         with _translated(self._table_uri, {}):
-            schema = pa.schema(self._table.schema().to_arrow())
+            logged = self._table.schema()
+            schema = with_declared(pa.schema(logged.to_arrow()), logged.to_json())
             metadata = self._table.metadata()
         mode = metadata.configuration.get(_MAPPING_MODE, "none")
         partitions = list(metadata.partition_columns)

@@ -13,27 +13,22 @@ import pyarrow as pa
 
 from sparkcache.errors import ConfigError
 from sparkcache_delta import options as scan_options
-from sparkcache_delta.footers import read_footer
+from sparkcache_delta import spark_types
+from sparkcache_delta.declared_types import with_declared
+from sparkcache_delta.footers import read_columns
 from sparkcache_delta.names import topic_of_uri
 from sparkcache_delta.partition_folders import is_hidden, values_of_files
-from sparkcache_delta.partition_types import type_of
+from sparkcache_delta.partition_types import canonical, type_of
 from sparkcache_delta.table import DataFile, Table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from sparkcache.connector import Storage
     from sparkcache_delta.partition_folders import Values
 
 _LOG = "_delta_log"
 _MOST_NAMED = 3
-_WIDER = {
-    pa.uint8(): pa.int16(),
-    pa.uint16(): pa.int32(),
-    pa.uint32(): pa.int64(),
-    pa.uint64(): pa.decimal128(20, 0),
-    pa.float16(): pa.float32(),
-}
 
 
 class ParquetFolder:
@@ -44,6 +39,7 @@ class ParquetFolder:
     ) -> None:
         self._storage = storage
         self._folder_uri = folder_uri
+        self._options = options
         for name in (scan_options.VERSION, scan_options.TIMESTAMP):
             if name in options:
                 raise ConfigError(
@@ -59,18 +55,16 @@ class ParquetFolder:
         first = self._file_uri(
             next(iter(self._paths if self._is_partitioned else self._files))
         )
-        footer = read_footer(self._storage, first, None)
-        types = self._partition_types()
+        types = self._partition_types
         partitions = {
             name.lower(): pa.field(name, kind) for name, kind in types.items()
         }
         fields = [
-            partitions.pop(field.name.lower(), None)
-            or pa.field(field.name, _spark_type(field.type, field.name))
-            for field in footer.metadata.schema.to_arrow_schema()
+            partitions.pop(field.name.lower(), None) or field
+            for field in self._columns(first)
         ]
         schema = pa.schema([*fields, *partitions.values()])
-        _require_distinct(schema.names, first)
+        spark_types.require_distinct(schema.names, first)
         return Table(None, schema, by_id=False, partitions=[*types])
 
     def few_files(self) -> None:
@@ -78,10 +72,28 @@ class ParquetFolder:
 
     def files(self) -> list[DataFile]:
         """Return the files in the order of their names."""
+        types = self._partition_types
         return [
-            DataFile(self._file_uri(path), number, values=values)
+            DataFile(
+                self._file_uri(path),
+                number,
+                values={
+                    name: text if text is None else canonical(text, types[name])
+                    for name, text in values.items()
+                },
+            )
             for number, (path, values) in enumerate(self._files.items())
         ]
+
+    def _columns(self, uri: str) -> pa.Schema:
+        """Return the columns of a file. If some are selected, return only those."""
+        columns, declared = read_columns(self._storage, uri)
+        names = scan_options.columns(self._options)
+        known = {column.name for column in columns}
+        if names is not None and known.issuperset(names):
+            columns = [column for column in columns if column.name in names]
+        schema = pa.schema(map(spark_types.field, columns))
+        return with_declared(schema, declared)
 
     @cached_property
     def _files(self) -> dict[str, Values]:
@@ -138,6 +150,7 @@ class ParquetFolder:
     def _is_partitioned(self) -> bool:
         return any(self._files.values())
 
+    @cached_property
     def _partition_types(self) -> dict[str, pa.DataType]:
         """Return the type of each partition column, which fits all of its values."""
         texts: dict[str, set[str]] = {}
@@ -145,52 +158,3 @@ class ParquetFolder:
             for name, text in values.items():
                 texts.setdefault(name, set()).update([] if text is None else [text])
         return {name: type_of(name, values) for name, values in texts.items()}
-
-
-def _require_distinct(names: Sequence[str], owner: str) -> None:
-    """Raise ConfigError for names that Spark does not distinguish."""
-    known: dict[str, str] = {}
-    for name in names:
-        first = known.setdefault(name.lower(), name)
-        if first != name:
-            found = f"both {first} and {name}, which are one name to Spark"
-        elif names.count(name) > 1:
-            found = f"{names.count(name)} columns of the name {name}"
-        else:
-            continue
-        raise ConfigError(f"{owner}: has {found}; rename one of them in the files")
-
-
-def _spark_type(kind: pa.DataType, name: str) -> pa.DataType:
-    """Return Spark's type for a type of Parquet; raises ConfigError."""
-    if pa.types.is_struct(kind):
-        fields = list(_fields(kind))
-        _require_distinct([field.name for field in fields], f"column {name}")
-        return pa.struct(
-            [pa.field(field.name, _spark_type(field.type, name)) for field in fields]
-        )
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return pa.list_(_spark_type(kind.value_type, name))
-    if pa.types.is_map(kind):
-        return pa.map_(
-            _spark_type(kind.key_type, name), _spark_type(kind.item_type, name)
-        )
-    if pa.types.is_dictionary(kind):
-        return _spark_type(kind.value_type, name)
-    if pa.types.is_timestamp(kind):
-        is_instant = kind.tz is not None or kind.unit == "ns"  # INT96 comes as ns
-        return pa.timestamp("us", "UTC" if is_instant else None)
-    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
-        return pa.string()
-    if pa.types.is_binary(kind) or pa.types.is_fixed_size_binary(kind):
-        return pa.binary()
-    if pa.types.is_time(kind) or pa.types.is_duration(kind):
-        raise ConfigError(
-            f"column {name} is of type {kind}, which Spark does not support"
-        )
-    return _WIDER.get(kind, kind)
-
-
-def _fields(kind: pa.DataType) -> Iterator[pa.Field]:
-    for index in range(kind.num_fields):
-        yield kind.field(index)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from sparkcache_delta.file_schema import plain
+from sparkcache_delta.marked_structs import from_stored, is_marked
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -66,6 +67,10 @@ def find_field(
 def project(array: pa.Array, field: pa.Field, *, by_id: bool) -> pa.Array:
     """Return an array converted to a table's field. Raises pa.ArrowInvalid."""
     kind = field.type
+    if isinstance(array, pa.ExtensionArray):
+        array = array.storage
+    if is_marked(kind):
+        return from_stored(array, kind)
     if pa.types.is_struct(kind):
         return _struct(array, kind, by_id=by_id)
     if pa.types.is_list(kind):
@@ -81,6 +86,8 @@ def project(array: pa.Array, field: pa.Field, *, by_id: bool) -> pa.Array:
         return pa.MapArray.from_arrays(
             array.offsets, keys, items, plain_type, mask=_nulls(array)
         )
+    if pa.types.is_string(kind) and pa.types.is_binary(array.type):
+        return array.view(kind)  # as in Spark, it need not be UTF-8
     return array if array.type == kind else array.cast(kind)
 
 

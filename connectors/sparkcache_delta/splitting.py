@@ -17,13 +17,13 @@ import pyarrow.parquet as pq
 
 from sparkcache.connector import RawRun
 from sparkcache.model import Loss
-from sparkcache_delta import int96, long_decimals
+from sparkcache_delta import stored_bytes
 from sparkcache_delta.file_schema import FileSchema
-from sparkcache_delta.footer_types import with_fixed_bytes
+from sparkcache_delta.footer_types import with_fixed_bytes, without_arrow_schema
 from sparkcache_delta.schema_projection import find_field
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from sparkcache.arrays import Bytes
     from sparkcache.connector import ByteStream
@@ -76,6 +76,7 @@ class _Rows:
     def __init__(self, image: Bytes, ledger: Ledger, extent: Extent) -> None:
         file_schema = FileSchema.parse(ledger.decoding)
         size_bytes = ledger.object.size_bytes
+        _hide_arrow_schema(image[:size_bytes])
         self._file = _opened(image, size_bytes)
         stored = self._file.schema_arrow
         indexes = [
@@ -85,6 +86,7 @@ class _Rows:
         ]
         kept = [stored.field(index) for index in indexes if index is not None]
         self.schema = pa.schema(kept)
+        self._has_bytes = False
         self._file = self._with_bytes(image, size_bytes)
         self._groups = _row_groups(self._file.metadata, extent)
         self._batches = self._read()
@@ -137,21 +139,15 @@ class _Rows:
         batches: Iterator[pa.RecordBatch] = self._file.iter_batches(
             rows, groups, names, use_threads=False
         )
-        return map(self._converted, batches) if self._as_bytes else batches
+        return map(self._converted, batches) if self._has_bytes else batches
 
     def _with_bytes(self, image: Bytes, size_bytes: int) -> pq.ParquetFile:
         """Open the image so that columns which Arrow would misread come as bytes."""
-        metadata, names = self._file.metadata, self.schema.names
-        times = int96.leaves(metadata, names)
-        decimals = long_decimals.leaves(metadata, names)
-        self._as_bytes: dict[str, Callable[[pa.Array, pa.Field], pa.Array]] = {
-            **dict.fromkeys(times.values(), lambda stored, _: int96.times(stored)),
-            **dict.fromkeys(decimals.values(), long_decimals.decimals),
-        }
-        if not self._as_bytes:
+        metadata = self._file.metadata
+        lengths = stored_bytes.lengths(metadata, frozenset(self.schema.names))
+        if not lengths:
             return self._file
-        lengths = dict.fromkeys(times, int96.BYTES)
-        lengths |= {leaf: metadata.schema.column(leaf).length for leaf in decimals}
+        self._has_bytes = True
         end = size_bytes - _TAIL_BYTES
         begin = end - metadata.serialized_size
         footer = with_fixed_bytes(image[begin:end].tobytes(), tuple(lengths.items()))
@@ -161,12 +157,18 @@ class _Rows:
 
     def _converted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         columns = [
-            self._as_bytes[field.name](batch.column(field.name), field)
-            if field.name in self._as_bytes
-            else batch.column(field.name)
+            stored_bytes.converted(batch.column(field.name), field.type, field.name)
             for field in self.schema
         ]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+def _hide_arrow_schema(image: Bytes) -> None:
+    """Change a file so that Arrow goes by Parquet's schema, not by one of its own."""
+    end = len(image) - _TAIL_BYTES
+    begin = max(0, end - int.from_bytes(image[end : end + 4].tobytes(), "little"))
+    footer = without_arrow_schema(image[begin:end].tobytes())
+    image[begin:end] = np.frombuffer(footer, np.uint8)
 
 
 def _opened(image: Bytes, size_bytes: int) -> pq.ParquetFile:
@@ -210,4 +212,8 @@ def _serialized(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> memoryv
 def _loss(ledger: Ledger, extent: Extent, run: Run, error: Exception) -> Loss:
     expected, found = f"rows {run.first} to {run.last}", str(error)
     uri, offset = ledger.object.uri, extent.offset
-    return Loss(uri, offset, ledger.id, run.first, run.last, expected, found)
+    rows = run.last - run.first + 1
+    deleted = FileSchema.parse(ledger.decoding).deleted_rows(run.first, rows)
+    if deleted is not None:
+        rows -= int(deleted.sum())
+    return Loss(uri, offset, ledger.id, run.first, run.last, expected, found, rows)

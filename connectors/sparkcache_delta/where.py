@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sparkcache.connector import COLLATIONS
 from sparkcache.errors import ConfigError
 from sparkcache_delta.options import WHERE, zone
 from sparkcache_delta.where_syntax import IN, NOT_NULL, NULL, Value, Written, parse
@@ -188,6 +189,11 @@ def _field(name: str, schema: pa.Schema) -> pa.Field:
     if pa.types.is_nested(fields[0].type):
         raise ValueError(
             f"column {name} is of type {fields[0].type}, which cannot be compared"
+        )
+    if COLLATIONS in (fields[0].metadata or {}):
+        raise ValueError(
+            f"column {name} has a collation, by which only Spark compares: leave it to "
+            "the DataFrame's `where`"
         )
     return fields[0]
 

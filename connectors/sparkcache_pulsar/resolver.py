@@ -105,7 +105,7 @@ class Resolver(connectors.Resolver):
                 values = self._values.payload_columns(payload, keys)
             except DamagedMessageError as error:
                 location = key.ledger.object.uri, last.offset, last.ledger
-                losses.append(Loss(*location, last.entry, last.entry, *error.fault))
+                losses.append(Loss(*location, last.entry, last.entry, *error.fault, 1))
             else:
                 yield (
                     row,

@@ -11,7 +11,6 @@ from pyspark.sql.datasource import (
     DataSourceStreamReader,
     InputPartition,
 )
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from sparkcache import connector as connectors
 from sparkcache.config import CacheConfig
@@ -24,6 +23,7 @@ from sparkcache.source.batch.scan_partition import ScanPartition, cut
 from sparkcache.source.batch.task_reader import TaskReader
 from sparkcache.source.driver import planner_progress
 from sparkcache.source.options import ScanOptions
+from sparkcache.source.spark_schema import spark_schema
 from sparkcache.source.spark_version import require_spark
 from sparkcache.source.streaming.refused_stream import RefusedStream
 from sparkcache.storage import Traffic, open_storage
@@ -154,8 +154,7 @@ def _pinned(scan: ScanOptions, config: CacheConfig) -> ScanOptions:
 
 def _offered_schema(scan: ScanOptions) -> StructType:
     """Return the columns that the connector offers for a scan."""
-    schema = connectors.find(scan.connector).schema(scan.decoding)
-    return from_arrow_schema(schema, prefer_timestamp_ntz=True)
+    return spark_schema(connectors.find(scan.connector).schema(scan.decoding))
 
 
 def _checked_columns(scan: ScanOptions, schema: StructType) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 
 from tests.spark.spark_topics import Stream, Topic, write
@@ -13,6 +14,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def threads_of_delta_rs(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Start what delta-rs keeps running, before tests look for what they leave."""
+    from deltalake import DeltaTable, write_deltalake
+
+    path = tmp_path_factory.mktemp("first") / "table"
+    write_deltalake(path, pa.table({"id": [1]}))
+    DeltaTable(path).history()
 
 
 @pytest.fixture

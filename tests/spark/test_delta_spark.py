@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 
+from sparkcache.source.spark_version import has_spark
 from tests.spark.delta_writer import DeltaSpark, delta_spark
 
 if TYPE_CHECKING:
@@ -238,9 +239,49 @@ def test_days_of_the_old_calendar(lake: Lake) -> None:
     assert lake.load("t", columns="id, at").count() == 5
 
 
+@pytest.mark.parametrize("feature", ["variantType", "variantType-preview"])
+def test_variants(lake: Lake, feature: str) -> None:
+    lake.run(
+        "create table {t} (id long, v variant, s struct<v: variant>, l array<variant>, "
+        "m map<string, variant>) using delta "
+        f"tblproperties('delta.feature.{feature}'='supported')",
+        """insert into {t} select 1, v, named_struct('v', v), array(v), map('x', v)
+        from (select parse_json('{"a": [1, null, "b"]}') v)""",
+        "insert into {t} values (2, null, null, null, null)",
+    )
+    assert lake.load("t").schema.simpleString() == (
+        "struct<id:bigint,v:variant,s:struct<v:variant>,l:array<variant>,"
+        "m:map<string,variant>>"
+    )
+    query = "select id, to_json(struct(v, s, l, m)) from {}"
+    expected = lake.sql.rows(query.format(lake.name("t"))).to_pylist()
+    found = lake.load("t").selectExpr("id", "to_json(struct(v, s, l, m))").collect()
+    assert sorted(map(tuple, found)) == sorted(tuple(row.values()) for row in expected)
+
+
+@pytest.mark.skipif(not has_spark("4.1"), reason="returns no rows of such strings")
+def test_collations(lake: Lake) -> None:
+    lake.sql("set spark.databricks.delta.schema.typeCheck.enabled=false")
+    lake.run(
+        "create table {t} (id long, a string collate UTF8_LCASE, "
+        "s struct<x: string collate UNICODE_CI>) using delta",
+        "insert into {t} values (1, 'x', named_struct('x', 'y')), (2, 'X', null)",
+    )
+    lake.sql("set spark.databricks.delta.schema.typeCheck.enabled=true")
+    loaded = lake.load("t")
+    assert "string collate UTF8_LCASE" in loaded.schema["a"].dataType.simpleString()
+    assert loaded.where("a = 'x'").count() == 2
+    assert loaded.where("s.x = 'Y'").count() == 1
+    assert lake.require_equal("t") == 2
+
+
 def test_unsupported_features_are_named(lake: Lake) -> None:
-    lake.run("create table {t} (id long, v variant) using delta")
-    with pytest.raises(PySparkException, match="feature variantType is not supported"):
+    feature = "variantShredding-preview"
+    lake.run(
+        "create table {t} (id long) using delta "
+        f"tblproperties('delta.feature.{feature}'='supported')"
+    )
+    with pytest.raises(PySparkException, match=f"feature {feature} is not supported"):
         lake.load("t")
 
 

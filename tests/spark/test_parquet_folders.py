@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable, write_deltalake
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from sparkcache.config import StorageConfig
 from sparkcache.connector import Selection
 from sparkcache.errors import ConfigError, SourceError
+from sparkcache.source.spark_version import has_spark
 from sparkcache.storage import Traffic, open_storage
 from sparkcache.testing.reading import read_topic
 from sparkcache_delta import DeltaConnector
@@ -27,18 +28,10 @@ if TYPE_CHECKING:
 
     from sparkcache.connector import Storage
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("threads_of_delta_rs")]
 
 CONNECTOR = DeltaConnector()
 Row = tuple[tuple[str, object], ...]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _threads_of_delta_rs(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Start what delta-rs keeps running, before tests look for what they leave."""
-    path = tmp_path_factory.mktemp("first") / "table"
-    write_deltalake(path, pa.table({"id": [1]}))
-    DeltaTable(path).history()
 
 
 def write(folder: Path, files: Mapping[str, pa.Table]) -> None:
@@ -196,6 +189,92 @@ def test_names_that_are_the_same_to_spark_are_refused(
         theirs(spark, tmp_path)
     with pytest.raises((ConfigError, SourceError), match=says):
         ours(tmp_path)
+
+
+NUMBERS = "1d 1D 2f 1.5F NaN +NaN Infinity -Infinity 0x1p3 0X.8P1 0x1.8p1d 1.0 -0.0 +.5"
+LARGE = "1e400 1e-5 1e5d 1e38 1e999999999 " + "9" * 39
+TEXTS = "nan inf NaNd 0x1 1ff 1e . + 1L 1_0 12:30 24:00:00 12:30:60 12:30:00.1234567"
+LIKE_TIMES = [
+    "2024-02-30 10:00:00",
+    "2024-02-28 25:00:00",
+    "2024-02-28T10:00:00",
+    "2024-02-28 10:00",
+    "2024-02-28 1:02:03",
+    "2024-2-8 1",
+    "2024-02-28 ",
+    " 12:30:00",
+]
+MIXED = [
+    "1 1d",
+    "1 x 1.5",
+    "2147483648 1d",
+    "2147483648 1.5",
+    "1e5 1.5",
+    "9999999999999999999999 1.5",
+    "9999999999999999999999 x",
+    "01 -0 +5",
+    "01 1.5",
+    "1.50 x",
+    "12:30:00 2024-02-28",
+    "12:30:00 1",
+]
+REFUSED = ["1e5", "0e5", "1.", "1 9999999999999999999999", "1e37"]
+TIMES = ["2024-02-28 10:00:00", "2024-02-28 10:00:00.5"]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        *([value] for value in f"{NUMBERS} {LARGE} {TEXTS}".split()),
+        *([value] for value in LIKE_TIMES),
+        *(values.split() for values in MIXED),
+        [" 1", "2 "],
+        ["2024-02-28 10:00:00", "x"],
+        ["2024-02-28 10:00:00", "1"],
+        ["2024-02-30 10:00:00", "2024-02-28"],
+        *(
+            pytest.param(
+                values, marks=pytest.mark.skipif(not has_spark("4.1"), reason="texts")
+            )
+            for values in (["12:30:00"], ["10:00:00.123456", "00:00:00.1"])
+        ),
+    ],
+    ids=",".join,
+)
+def test_partition_values_are_those_of_spark(
+    spark: SparkSession, tmp_path: Path, values: list[str]
+) -> None:
+    rows = pa.table({"id": [1]})
+    write(tmp_path, {f"p={quote(value, safe='+ ')}/a": rows for value in values})
+    reader = spark.read.format("sparkcache").option("connector", "delta")
+    found, expected = (
+        reader.load(f"file://{tmp_path}"),
+        spark.read.parquet(f"{tmp_path}"),
+    )
+    assert found.schema == expected.schema
+    assert str(ours(tmp_path)) == str(theirs(spark, tmp_path))  # nan is not equal
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        *((values.split(), "decimals") for values in REFUSED),
+        *(([value], "times") for value in TIMES),
+        (["2024-02-28", "2024-02-28 10:00:00"], "times"),
+    ],
+    ids=str,
+)
+def test_partition_values_that_are_refused(
+    spark: SparkSession, tmp_path: Path, values: list[str], kind: str
+) -> None:
+    rows = pa.table({"id": [1]})
+    write(tmp_path, {f"p={quote(value, safe=' ')}/a": rows for value in values})
+    with pytest.raises(ConfigError, match=f"Spark reads such values as {kind}"):
+        ours(tmp_path)
+    (field,) = (f for f in spark.read.parquet(f"{tmp_path}").schema if f.name == "p")
+    assert (
+        field.dataType.typeName() == {"decimals": "decimal", "times": "timestamp"}[kind]
+    )
 
 
 def test_the_folder_name_takes_the_place_of_a_column(tmp_path: Path) -> None:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pyspark
 import pytest
 from pyspark.errors import PySparkException
 
+from sparkcache.connector import COLLATIONS
 from sparkcache.errors import ConfigError
+from sparkcache.source.spark_schema import spark_schema
 from sparkcache.source.spark_version import has_spark, require_spark
+from sparkcache_delta.marked_structs import geography, geometry
 from tests.spark.spark_topics import Stream
 
 if TYPE_CHECKING:
@@ -39,6 +43,27 @@ def test_versions_are_compared_as_numbers(
     if not is_there:
         with pytest.raises(ConfigError, match=f"needs Spark {since} .* is {version}"):
             require_spark(since, "a stream")
+
+
+COLLATED = pa.field("x", pa.string(), metadata={COLLATIONS: b'{"x": "icu.UNICODE"}'})
+
+
+@pytest.mark.parametrize(
+    ("kind", "described"),
+    [
+        (geometry(4326), "of type geometry"),
+        (pa.list_(geography(4326)), "of type geography"),
+        (pa.struct([COLLATED]), "with collated strings"),
+    ],
+    ids=str,
+)
+def test_a_type_of_a_later_spark(
+    monkeypatch: pytest.MonkeyPatch, kind: pa.DataType, described: str
+) -> None:
+    monkeypatch.setattr("pyspark.__version__", "4.0.0")
+    schema = pa.schema([("id", pa.int64()), ("at", kind)])
+    with pytest.raises(ConfigError, match=rf"column at {described} needs Spark 4\.1"):
+        spark_schema(schema)
 
 
 @pytest.mark.spark

@@ -321,7 +321,6 @@ OTHER_NAMES = {
     "orderBy",
     "repartitionByRange",
     "foreachPartition",
-    "variantType",
     "uncompressedSize",  # of the column __encryption
     "batchSize",
     "pushFilters",

@@ -164,6 +164,7 @@ def test_a_damaged_row_group_is_a_loss(lake: Lake) -> None:
     assert len(rows) == 1000
     assert {loss.uri for loss in losses} == {f"file://{path}"}
     assert sum(loss.last - loss.first + 1 for loss in losses) == 1000
+    assert sum(loss.rows or 0 for loss in losses) == 1000
 
 
 def test_columns_are_read_by_themselves(lake: Lake) -> None:

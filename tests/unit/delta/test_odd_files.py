@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
 from sparkcache.errors import SourceError
 from sparkcache.fetch.load import Load, begin, fetch
+from sparkcache.testing.reading import as_dicts
 from sparkcache_delta import DeltaConnector, splitting
 from sparkcache_delta.footer_types import with_fixed_bytes
 from sparkcache_delta.long_decimals import decimals
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from tests.unit.delta.lake import Lake
@@ -169,6 +173,86 @@ def test_times_outside_the_day_are_those_of_spark(
         assert texts == [f"text {at}" for at in range(len(expected) * 3)]
 
 
+def nested_in(values: pa.Array, kind: str) -> pa.Array:
+    """Return rows with one value each, within a type; a row in four is null."""
+    rows = values.to_pylist()
+    holes = [at % 4 == 3 for at in range(len(rows))]
+    struct = pa.struct([("id", pa.int64()), ("x", values.type)])
+    types = {
+        "struct": struct,
+        "list": pa.list_(values.type),
+        "list of structs": pa.list_(struct),
+        "map of lists": pa.map_(pa.string(), pa.list_(values.type)),
+    }
+    make: dict[str, Callable[[int, Any], Any]] = {
+        "struct": lambda at, value: {"id": at, "x": value},
+        "list": lambda _, value: [value],
+        "list of structs": lambda at, value: [{"id": at, "x": value}],
+        "map of lists": lambda at, value: [(f"k{at}", [value])],
+    }
+    nested = [make[kind](at, value) for at, value in enumerate(rows)]
+    return pa.array(nested, types[kind], mask=np.array(holes))
+
+
+def leaves_of(column: pa.Array) -> pa.Array:
+    """Return the values within an array of `nested_in`."""
+    if pa.types.is_map(column.type):
+        return leaves_of(column.items)
+    if pa.types.is_list(column.type):
+        return leaves_of(column.flatten())
+    return pc.struct_field(column, "x") if pa.types.is_struct(column.type) else column
+
+
+NESTED = ["struct", "list", "list of structs", "map of lists"]
+
+
+@pytest.mark.parametrize("kind", NESTED)
+def test_nested_times_outside_the_day_are_those_of_spark(
+    lake: Lake, path: Path, kind: str
+) -> None:
+    count = len(STORED)
+    times = pa.array([*range(count), None], pa.timestamp("us"))
+    whole = nested_in(times, kind)
+    kept = [at for at in range(count) if at % 4 != 3]
+    pq.write_table(
+        pa.table({"id": range(len(whole)), "a.b": whole}),
+        path,
+        compression="none",
+        use_dictionary=False,
+        use_deprecated_int96_timestamps=True,
+    )
+    data = path.read_bytes()
+    stored = list(STORED)
+    before = b"".join(struct.pack("<qi", 1000 * at, DAY) for at in kept)
+    assert data.count(before) == 1
+    after = b"".join(struct.pack("<qi", *stored[at]) for at in kept)
+    path.write_bytes(data.replace(before, after))
+    batches = decoded(lake, "a.b,id")
+    assert len(batches) > 1
+    found = [
+        value
+        for batch in batches
+        for value in leaves_of(batch.column("a.b")).cast(pa.int64()).to_pylist()
+        if value is not None
+    ]
+    assert found == [STORED[stored[at]] for at in kept]
+    missing = pa.chunked_array([batch.column("a.b").is_null() for batch in batches])
+    assert missing.to_pylist() == [at % 4 == 3 for at in range(len(whole))]
+
+
+@pytest.mark.parametrize("kind", NESTED)
+def test_nested_decimals_in_more_bytes_than_they_need(
+    lake: Lake, path: Path, kind: str
+) -> None:
+    values = ["1.25", "-2.50", None, "0.00", "-99999999.99", "99999999.99"]
+    rows = write_long_decimals(path, values, lambda wide: nested_in(wide, kind))
+    assert lake.rows("t") == rows
+    write_long_decimals(path, ["1" * 40], lambda wide: nested_in(wide, kind))
+    found, (loss,) = lake.read("t")
+    assert not found
+    assert re.search(r"column price\..*: a decimal that needs more than 16", loss.found)
+
+
 def decoded(lake: Lake, columns: str) -> list[pa.RecordBatch]:
     """Return decoded batches: Python has no values for some of the times."""
     storage, connector = lake.storage(), DeltaConnector()
@@ -216,18 +300,26 @@ def test_a_footer_that_is_rewritten_keeps_the_rest(tmp_path: Path) -> None:
         with_fixed_bytes(footer[:100], ((0, 12),))
 
 
-def write_long_decimals(path: Path, values: list[str | None]) -> None:
-    """Write decimals of 10 digits in 21 bytes, which Arrow's writer does for 48."""
+def write_long_decimals(
+    path: Path,
+    values: Sequence[str | None],
+    within: Callable[[pa.Array], pa.Array] = lambda wide: wide,
+) -> list[dict[str, Any]]:
+    """Write decimals of 10 digits in 21 bytes, which Arrow's writer does for 48.
+
+    Return the rows.
+    """
     wide = pa.array(
         [value and Decimal(value) for value in values], pa.decimal256(48, 2)
     )
-    rows = pa.table({"id": range(len(values)), "price": wide})
+    rows = pa.table({"id": range(len(values)), "price": within(wide)})
     pq.write_table(rows, path, compression="none", row_group_size=3, store_schema=False)
     data = path.read_bytes()
     begin = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
     footer = data[begin:]
     assert footer.count(b"\x15\x60") == 2  # the precision, as a zigzag number
     path.write_bytes(data[:begin] + footer.replace(b"\x15\x60", b"\x15\x14"))
+    return as_dicts(rows)
 
 
 def test_decimals_in_more_bytes_than_they_need(lake: Lake, path: Path) -> None:
@@ -256,8 +348,8 @@ def test_decimals_of_a_slice() -> None:
         None,
         *(number.to_bytes(17, "big", signed=True) for number in range(-20, 20)),
     ]
-    field = pa.field("price", pa.decimal128(10, 2))
+    kind = pa.decimal128(10, 2)
     array = pa.array([*stored, None], pa.binary(17)).slice(3, 39)
     expected = [Decimal(number).scaleb(-2) for number in range(-18, 20)]
-    assert decimals(array, field).to_pylist() == [*expected, None]
-    assert decimals(array.slice(38), field).to_pylist() == [None]
+    assert decimals(array, kind, "price").to_pylist() == [*expected, None]
+    assert decimals(array.slice(38), kind, "price").to_pylist() == [None]
