@@ -191,7 +191,8 @@ class ScanConfig(_Checked):
     )
     request_timeout_s: Seconds = setting(
         120,
-        "How long a task waits for a run before it reads without the cache.",
+        "How long a loader may be silent, and a node, though that never longer than "
+        "30 s. The tasks that wait then read without the cache.",
     )
 
 
