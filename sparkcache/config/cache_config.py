@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 CONF_PREFIX = "spark.sparkcache."
-PLANS_CONF = CONF_PREFIX + "plans"  # not a setting: sparkcache.plan() sets it
+# No settings: sparkcache.plan() sets the first, sparkcache.install() the second.
+PLANS_CONF = CONF_PREFIX + "plans"
+DECIDES_CONF = CONF_PREFIX + "decides"
 CONF_FILE_VARIABLE = "SPARKCACHE_CONF"
 
 _SEPARATOR = re.compile(r"\s*=\s*|\s+")
@@ -275,7 +277,7 @@ class CacheConfig(StorageConfig, ScanConfig, NodeConfig):
         raw = {
             _lower_name(key): (key, value)
             for key, value in (conf or {}).items()
-            if key.startswith(CONF_PREFIX) and key != PLANS_CONF
+            if key.startswith(CONF_PREFIX) and key not in (PLANS_CONF, DECIDES_CONF)
         }
         raw |= {key.lower(): (key, value) for key, value in (options or {}).items()}
         return config._with(raw)

@@ -59,6 +59,7 @@ def read_scan(
     plans: tuple[Plan, ...],
     following: tuple[tuple[int, RunSlice], ...] = (),
     group: str = "",
+    authority: int = 0,
 ) -> Iterator[DecodedRun]:
     """Yield the runs of a scan in order, from the node if there is one.
 
@@ -73,6 +74,7 @@ def read_scan(
         plans: The plans under way.
         following: The first slices of later partitions, by partition.
         group: Who owns the topic, such as tenant and namespace, for the node's counts.
+        authority: How much the settings count beside those of other tasks.
 
     """
     node = None
@@ -87,6 +89,7 @@ def read_scan(
                 plans,
                 following,
                 group,
+                authority,
             )
         )
     with closing(_Runs(scan, node)) as runs:

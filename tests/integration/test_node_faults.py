@@ -240,6 +240,7 @@ def test_a_request_for_a_missing_ledger_ends_the_connection(
         (),
         (),
         "",
+        0,
     )
     sock = executor.address.connect(DEADLINE_S)
     with closing(Channel[ToTask](sock, ToTask)) as channel:
