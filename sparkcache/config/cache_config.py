@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 CONF_PREFIX = "spark.sparkcache."
-PLANS_CONF = CONF_PREFIX + "plans"  # not a setting: sparkcache.plan() sets it
+# No settings: sparkcache.plan() sets the first, sparkcache.install() the second.
+PLANS_CONF = CONF_PREFIX + "plans"
+DECIDES_CONF = CONF_PREFIX + "decides"
 CONF_FILE_VARIABLE = "SPARKCACHE_CONF"
 
 _SEPARATOR = re.compile(r"\s*=\s*|\s+")
@@ -191,7 +193,8 @@ class ScanConfig(_Checked):
     )
     request_timeout_s: Seconds = setting(
         120,
-        "How long a task waits for a run before it reads without the cache.",
+        "How long a loader may be silent, and a node, though that never longer than "
+        "30 s. The tasks that wait then read without the cache.",
     )
 
 
@@ -274,7 +277,7 @@ class CacheConfig(StorageConfig, ScanConfig, NodeConfig):
         raw = {
             _lower_name(key): (key, value)
             for key, value in (conf or {}).items()
-            if key.startswith(CONF_PREFIX) and key != PLANS_CONF
+            if key.startswith(CONF_PREFIX) and key not in (PLANS_CONF, DECIDES_CONF)
         }
         raw |= {key.lower(): (key, value) for key, value in (options or {}).items()}
         return config._with(raw)

@@ -11,10 +11,12 @@ descriptor of its directory.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import socket
 import struct
-from contextlib import contextmanager
+import time
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _CREDENTIALS = struct.Struct("3i")
+_RETRY_S = 0.02
 
 
 class Address:
@@ -35,6 +38,7 @@ class Address:
         self.lock = self.directory / "lock"
         self.log = self.directory / "log"
         self._socket = "socket"
+        self._own: tuple[int, int] | None = None
 
     def __repr__(self) -> str:
         return f"Address({self.directory})"
@@ -62,12 +66,25 @@ class Address:
             raise CacheUnavailable(f"{self.directory} is open to other users")
 
     def connect(self, timeout_s: float) -> socket.socket:
-        """Return a connection; raises OSError if no node listens."""
+        """Return a connection; raises OSError if no node listens.
+
+        Raises TimeoutError if one does, and accepts no connection for so long.
+        """
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         sock.settimeout(timeout_s)
+        end_s = time.monotonic() + timeout_s
         try:
             with self._short_path() as path:
-                sock.connect(path)
+                while True:
+                    try:
+                        sock.connect(path)
+                        break
+                    except BlockingIOError:  # too many connections are not accepted yet
+                        if time.monotonic() > end_s:
+                            raise TimeoutError(
+                                f"no connection was accepted for {timeout_s:g} s"
+                            ) from None
+                        time.sleep(_RETRY_S)
             require_same_user(sock)
         except BaseException:
             sock.close()
@@ -82,18 +99,33 @@ class Address:
             with self._short_path() as path:
                 sock.bind(path)
             sock.listen(socket.SOMAXCONN)
+            self._own = self._identity()
         except BaseException:
             sock.close()
             raise
         return sock
 
-    def remove_socket(self) -> None:
-        """Remove the socket file, so that nobody can connect any longer.
+    def owns_socket(self) -> bool:
+        """Return whether the socket file is still that of this node's `listen`."""
+        return self._identity() == self._own is not None
 
-        To be called before the socket is closed: after that, another node may listen
-        here.
+    def remove_socket(self) -> None:
+        """Remove the socket file, if it is this node's own.
+
+        To be called before the socket is closed. While the lock is held, another node
+        may be replacing the file: then it stays.
         """
-        (self.directory / self._socket).unlink(missing_ok=True)
+        with suppress(OSError), self.lock.open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if self.owns_socket():
+                (self.directory / self._socket).unlink()
+
+    def _identity(self) -> tuple[int, int] | None:
+        try:
+            status = (self.directory / self._socket).stat()
+        except OSError:
+            return None
+        return status.st_dev, status.st_ino
 
     @contextmanager
     def _short_path(self) -> Iterator[str]:
@@ -106,11 +138,22 @@ class Address:
 
 def require_same_user(sock: socket.socket) -> None:
     """Raise PermissionError unless the peer is a process of this user."""
-    credentials = sock.getsockopt(
-        socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size
-    )
-    _, uid, _ = _CREDENTIALS.unpack(credentials)
+    _, uid = _credentials(sock)
     if uid != os.getuid():
         raise PermissionError(
             f"the peer is a process of user {uid}, expected user {os.getuid()}"
         )
+
+
+def peer_pid(sock: socket.socket) -> int:
+    """Return the process that listens at the other end; 0 if it cannot be seen."""
+    return _credentials(sock)[0]
+
+
+def _credentials(sock: socket.socket) -> tuple[int, int]:
+    """Return the pid and user of the peer, as they were when it began to listen."""
+    credentials = sock.getsockopt(
+        socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size
+    )
+    pid, uid, _ = _CREDENTIALS.unpack(credentials)
+    return pid, uid

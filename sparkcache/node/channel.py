@@ -40,6 +40,10 @@ class BrokenChannelError(CacheUnavailable):
     """The peer is gone, or violates the protocol."""
 
 
+class SilentPeerError(BrokenChannelError):
+    """The peer has neither sent nor received anything within the timeout."""
+
+
 class Frames(Generic[T]):
     """Cuts received bytes into messages; owns descriptors until they are taken."""
 
@@ -101,7 +105,7 @@ class Channel(Generic[T]):
                 if sent < len(frame):  # an empty one would fail if the peer has left
                     self._socket.sendall(frame[sent:])
         except OSError as error:
-            raise BrokenChannelError(f"while sending: {error}") from error
+            raise _broken("sending", error) from error
 
     def receive(self) -> tuple[T, int | None]:
         """Wait for a message; the caller owns the descriptor."""
@@ -109,7 +113,7 @@ class Channel(Generic[T]):
             try:
                 data = _receive(self._socket, self._frames)
             except OSError as error:
-                raise BrokenChannelError(f"while waiting: {error}") from error
+                raise _broken("waiting", error) from error
             if not data:
                 raise BrokenChannelError("the peer is gone")
             self._received.extend(self._frames.messages())
@@ -281,6 +285,12 @@ def _receive(sock: socket.socket, frames: Frames[Any]) -> bytes:
     if flags & socket.MSG_CTRUNC:
         raise OSError(errno.EMFILE, "no free descriptor for the one that was sent")
     return data
+
+
+def _broken(doing: str, error: OSError) -> BrokenChannelError:
+    is_silent = isinstance(error, TimeoutError)
+    kind = SilentPeerError if is_silent else BrokenChannelError
+    return kind(f"while {doing}: {error}")
 
 
 def _frame(message: Message, fd: int | None) -> bytes:

@@ -13,9 +13,9 @@ from sparkcache.fetch.direct import DirectReader
 from sparkcache.memory.pipe import read_run
 from sparkcache.memory.sealed import map_run
 from sparkcache.memory.segment import MappedSegments
-from sparkcache.node.address import Address
-from sparkcache.node.channel import Channel
-from sparkcache.node.launch import connect
+from sparkcache.node.address import Address, peer_pid
+from sparkcache.node.channel import Channel, SilentPeerError
+from sparkcache.node.launch import connect, suspect
 from sparkcache.node.messages import (
     PROTOCOL_VERSION,
     Failed,
@@ -59,6 +59,7 @@ def read_scan(
     plans: tuple[Plan, ...],
     following: tuple[tuple[int, RunSlice], ...] = (),
     group: str = "",
+    authority: int = 0,
 ) -> Iterator[DecodedRun]:
     """Yield the runs of a scan in order, from the node if there is one.
 
@@ -73,6 +74,7 @@ def read_scan(
         plans: The plans under way.
         following: The first slices of later partitions, by partition.
         group: Who owns the topic, such as tenant and namespace, for the node's counts.
+        authority: How much the settings count beside those of other tasks.
 
     """
     node = None
@@ -87,6 +89,7 @@ def read_scan(
                 plans,
                 following,
                 group,
+                authority,
             )
         )
     with closing(_Runs(scan, node)) as runs:
@@ -134,6 +137,8 @@ class _Runs:
                 return self._node.take((slice_index, index))
             except CacheUnavailable as error:
                 _log.warning("continuing without the cache: %s", str(error))
+                if isinstance(error, SilentPeerError):
+                    suspect(self._node.pid)
                 self._node.close()
                 self._node = None
         return self._direct.read(self._scan.slices[slice_index], index)
@@ -161,10 +166,12 @@ class NodeReader:
     Args:
         channel: The connection, owned by the reader from now on.
         opening: The first message to send.
+        pid: The node's process id.
 
     """
 
-    def __init__(self, channel: Channel[ToTask], opening: Open) -> None:
+    def __init__(self, channel: Channel[ToTask], opening: Open, pid: int) -> None:
+        self.pid = pid
         self._channel = channel
         self._opening: Open | None = opening
         self._timeout_s = opening.scan.config.request_timeout_s
@@ -288,4 +295,4 @@ def _open_node(message: Open) -> NodeReader | None:
     except CacheUnavailable as error:
         _log.warning("reading without the cache: %s", str(error))
         return None
-    return NodeReader(Channel(sock, ToTask), message)
+    return NodeReader(Channel(sock, ToTask), message, peer_pid(sock))

@@ -1,20 +1,29 @@
-"""Starting the node: the first task that needs it does so, one at a time."""
+"""Starting the node: the first task that needs it does so, one at a time.
+
+A node that has been silent for too long is suspected by the tasks that waited for it.
+The next one of their processes that holds the lock asks it once more, ends it if it
+does not answer, and starts another.
+"""
 
 from __future__ import annotations
 
 import fcntl
 import logging
 import os
+import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 
 from sparkcache.errors import CacheUnavailable
+from sparkcache.node.address import peer_pid
+from sparkcache.node.channel import Channel
 from sparkcache.node.lifetime import executor_pid
+from sparkcache.node.messages import GetMetrics, ToTask
 
 if TYPE_CHECKING:
     import socket
@@ -25,14 +34,25 @@ if TYPE_CHECKING:
     from sparkcache.node.address import Address
 
 _POLL_S = 0.02
+# A node that works sends something twice a second to each task that waits.
+_MAX_SILENCE_S = 30.0
+_PROBE_S = 3.0
+_RETRY_AFTER_S = 60.0
 
 _log = logging.getLogger(__name__)
+
+suspected: set[int] = set()
+"""Process ids of nodes that were silent for too long."""
+
+_not_before_s: dict[str, float] = {}
+"""When to try again, by directory, where a node hangs that cannot be ended."""
 
 
 def connect(address: Address, config: NodeConfig, scan: ScanConfig) -> socket.socket:
     """Return a connection to the executor's node, which is started if need be.
 
-    Raises CacheUnavailable if no node is reached within `scan.startup_timeout_s`.
+    Its timeout is how long the node may be silent. Raises CacheUnavailable if no node
+    is reached within `scan.startup_timeout_s`, or if the node hangs.
 
     Args:
         address: The address of the node.
@@ -40,21 +60,93 @@ def connect(address: Address, config: NodeConfig, scan: ScanConfig) -> socket.so
         scan: The timeouts.
 
     """
+    silence_s = min(scan.request_timeout_s, _MAX_SILENCE_S)
+    wait_s = _not_before_s.get(str(address.directory), 0) - time.monotonic()
+    if wait_s > 0:
+        raise CacheUnavailable(
+            f"the node hangs and could not be ended; next attempt in {wait_s:.0f} s"
+        )
     try:
-        return address.connect(scan.request_timeout_s)
-    except OSError:
-        pass  # no node is running
-    address.prepare()
-    deadline_s = time.monotonic() + scan.startup_timeout_s
-    try:
+        sock = _reach(address, silence_s)
+        if sock is not None:
+            return sock
+        address.prepare()
+        deadline_s = time.monotonic() + scan.startup_timeout_s
         with _starter_lock(address, deadline_s) as lock:
-            try:
-                return address.connect(scan.request_timeout_s)
-            except OSError:
-                _start(address, config, lock, deadline_s)
-            return address.connect(scan.request_timeout_s)
+            sock = _reach(address, silence_s) or _reach_suspected(address, silence_s)
+            if sock is not None:
+                return sock
+            _start(address, config, lock, deadline_s)
+            return address.connect(silence_s)
     except OSError as error:
         raise CacheUnavailable(f"could not start the node: {error}") from error
+
+
+def suspect(pid: int) -> None:
+    """Record that a node was silent for too long, so that it is asked before use."""
+    suspected.add(pid)
+
+
+def _reach(address: Address, silence_s: float) -> socket.socket | None:
+    """Return a connection; None if no node listens, or one that is suspected."""
+    try:
+        sock = address.connect(silence_s)
+    except (ConnectionRefusedError, FileNotFoundError):
+        return None
+    except TimeoutError as error:
+        _give_up(address, f"the node is too busy: {error}")
+    if peer_pid(sock) in suspected:
+        sock.close()
+        return None
+    return sock
+
+
+def _reach_suspected(address: Address, silence_s: float) -> socket.socket | None:
+    """Return a connection to a suspected node that answers; otherwise end the node.
+
+    The caller holds the lock.
+    """
+    try:
+        sock = address.connect(_PROBE_S)
+    except (ConnectionRefusedError, FileNotFoundError):
+        return None
+    pid = peer_pid(sock)
+    with closing(Channel[ToTask](sock, ToTask)) as channel:
+        try:
+            channel.send(GetMetrics())
+            channel.receive()
+            suspected.discard(pid)
+        except CacheUnavailable:
+            _end(address, pid)
+            return None
+    return address.connect(silence_s)
+
+
+def _end(address: Address, pid: int) -> None:
+    """Kill a node that hangs; return when nobody listens any longer."""
+    _log.warning("ending the node %d, which hangs", pid)
+    if not pid:
+        _give_up(address, "the node hangs, and its process is in another namespace")
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    except PermissionError as error:
+        _give_up(address, f"the node {pid} hangs and cannot be ended: {error}")
+    end_s = time.monotonic() + _PROBE_S
+    while time.monotonic() < end_s:
+        try:
+            address.connect(_PROBE_S).close()
+        except (ConnectionError, FileNotFoundError):
+            suspected.discard(pid)
+            return
+        time.sleep(_POLL_S)
+    _give_up(address, f"the node {pid} hangs, and was killed in vain")
+
+
+def _give_up(address: Address, problem: str) -> NoReturn:
+    _not_before_s[str(address.directory)] = time.monotonic() + _RETRY_AFTER_S
+    raise CacheUnavailable(problem)
 
 
 @contextmanager

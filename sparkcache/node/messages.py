@@ -64,14 +64,16 @@ class PackedOpen(Message, frozen=True):
     plans: tuple[Plan, ...]
     following: tuple[tuple[int, PackedSlice], ...]
     group: str
+    authority: int
 
 
 class Open(Message, frozen=True):
     """A task's first message: what it will read, as which reader, under which settings.
 
     `epoch` orders the settings and plans of an application: those of the newest stage
-    apply. `following` are the first slices of later partitions, by partition. `group`
-    is the owner of the topic, for the node's counts.
+    apply; of settings, those with the highest `authority` so far. `following` are the
+    first slices of later partitions, by partition. `group` is the owner of the topic,
+    for the node's counts.
     """
 
     version: int
@@ -82,6 +84,7 @@ class Open(Message, frozen=True):
     plans: tuple[Plan, ...]
     following: tuple[tuple[int, RunSlice], ...] = ()
     group: str = ""
+    authority: int = 0
 
 
 class Take(Message, frozen=True):

@@ -49,6 +49,7 @@ def packed(message: Open) -> PackedOpen:
         message.plans,
         following,
         message.group,
+        message.authority,
     )
 
 
@@ -68,6 +69,7 @@ def unpacked(opening: PackedOpen) -> Open:
         opening.plans,
         tuple(following),
         opening.group,
+        opening.authority,
     )
 
 

@@ -52,10 +52,12 @@ def serve(address: Address, config: NodeConfig, executor_pid: int) -> None:
     listener = address.listen()
     if os.fork():
         os._exit(0)
+    listener.listen(socket.SOMAXCONN)  # so that peers see the pid of this process
     os.setsid()
     _release_standard_input()
     loop = asyncio.new_event_loop()
     server = _Server(loop, listener, config)
+    _watch_socket(loop, address)
     watch(loop, pid=executor_pid, directory=address.executor_dir, on_end=loop.stop)
     loop.add_signal_handler(signal.SIGTERM, loop.stop)
     try:
@@ -216,6 +218,15 @@ class _TaskConnection:
 
     def _on_close(self) -> None:
         self._service.handle(TaskClosed(self._session))
+
+
+def _watch_socket(loop: AbstractEventLoop, address: Address) -> None:
+    """Stop the loop once nobody can reach this node any longer."""
+    if address.owns_socket():
+        loop.call_later(_TICK_S, _watch_socket, loop, address)
+    else:
+        _log.warning("the node ends: its socket was removed or replaced")
+        loop.stop()
 
 
 def _release_standard_input() -> None:

@@ -105,6 +105,7 @@ class Service:
     ) -> None:
         self.config = config
         self._epoch = -1
+        self._configured_by = (0, -1)
         self._max_runs = max_runs
         self._now = now
         self._close_fd = close_fd
@@ -245,7 +246,7 @@ class Service:
         late = message.epoch < self._epoch
         if not late:
             self._epoch = message.epoch
-            self.configure(message.settings)
+        self._adopt(message)
         begun = self._store.begin(message.plans, late=late)
         self._recorder.begin(begun)
         self._counts.progress.begin(begun)
@@ -257,6 +258,13 @@ class Service:
             topic = message.scan.slices[0].ledger.topic
             self._counts.topics.set_group(topic, message.group)
         self._sessions.add(session)
+
+    def _adopt(self, message: Open) -> None:
+        """Apply a task's settings, unless those of a task with more authority hold."""
+        by = (message.authority, message.epoch)
+        if by >= self._configured_by:
+            self._configured_by = by
+            self.configure(message.settings)
 
     def _open_read(self, message: Open) -> PartitionRead:
         """Begin the accounting of what a task reads."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from sparkcache.config import PLANS_CONF, CacheConfig
+from sparkcache.config import DECIDES_CONF, PLANS_CONF, CacheConfig
 from sparkcache.demand import Plan
 from sparkcache.errors import SourceError
 from sparkcache.model import Loss, ReadToken
@@ -41,6 +41,9 @@ class TaskSettings:
         plans: The active plans.
         run: Run id of the task's streaming query; empty if it has none.
         query: Id of that query, the same in all its runs.
+        authority: How much its settings count for the node: 2 in the session that was
+            installed first, 1 in a streaming query of it, which has the session's
+            settings of when it was started, and 0 elsewhere.
 
     """
 
@@ -50,6 +53,7 @@ class TaskSettings:
     plans: tuple[Plan, ...]
     run: str = ""
     query: str = ""
+    authority: int = 0
 
     def plans_of(self, stream: Plan | None) -> tuple[Plan, ...]:
         """Return the plans that a task reads under.
@@ -73,14 +77,22 @@ def read_task_settings(
     }
     stage = context.stageId()
     has_conf = context.getLocalProperty(_EXECUTION_ID) is not None
+    query = context.getLocalProperty(_QUERY_ID) or ""
     return TaskSettings(
         ReadToken(stage, context.partitionId(), part),
         stage if has_conf else -1,  # the node keeps its settings
         CacheConfig.resolve(conf=properties, base=base),
         decode_plans(context.getLocalProperty(PLANS_CONF)),
         context.getLocalProperty(_JOB_GROUP) or "",
-        context.getLocalProperty(_QUERY_ID) or "",
+        query,
+        _authority(context, is_stream=bool(query)),
     )
+
+
+def _authority(context: TaskContext, *, is_stream: bool) -> int:
+    if context.getLocalProperty(DECIDES_CONF) != "true":
+        return 0
+    return 1 if is_stream else 2
 
 
 def encode_plans(plans: tuple[Plan, ...]) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-from contextlib import closing
+import time
+from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -99,6 +100,73 @@ def test_tasks_do_without_a_hung_node(
     assert "timed out" in only_warning(caplog)
 
 
+def test_a_hung_node_is_ended_by_a_later_task(
+    executor: Executor, content: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = replace(executor.config, request_timeout_s=1)
+    digest(executor.read())
+    hung = processes(executor)
+    os.kill(hung[0], signal.SIGSTOP)
+    assert digest(executor.read(1, config=config)) == content
+    assert "timed out" in only_warning(caplog)
+    caplog.clear()
+    begun_s = time.monotonic()
+    assert digest(executor.read(2, config=config)) == content
+    assert f"ending the node {hung[0]}" in only_warning(caplog)
+    assert executor.metrics().requests == RUNS
+    until(lambda: not set(hung) & set(processes(executor)))
+    assert len(processes(executor)) == 2
+    assert time.monotonic() - begun_s < 10
+
+
+def test_a_node_that_was_silent_and_answers_again_is_kept(
+    executor: Executor, content: str
+) -> None:
+    digest(executor.read())
+    before = processes(executor)
+    os.kill(before[0], signal.SIGSTOP)
+    config = replace(executor.config, request_timeout_s=0.5)
+    assert digest(executor.read(1, config=config)) == content
+    os.kill(before[0], signal.SIGCONT)
+    requests = executor.metrics().requests
+    assert digest(executor.read(2)) == content
+    assert processes(executor) == before
+    assert executor.metrics().requests >= requests + RUNS
+
+
+def test_a_node_that_accepts_no_connection_gets_no_second_one_beside_it(
+    executor: Executor, content: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = replace(executor.config, request_timeout_s=0.5)
+    executor.address.prepare()
+    with executor.address.listen() as listener, ExitStack() as stack:
+        listener.listen(0)
+        with suppress(TimeoutError):
+            while True:
+                stack.enter_context(executor.address.connect(0.1))
+        assert digest(executor.read(config=config)) == content
+        assert "the node is too busy" in only_warning(caplog)
+        assert processes(executor) == []
+        caplog.clear()
+        begun_s = time.monotonic()
+        assert digest(executor.read(1, config=config)) == content
+        assert "next attempt in" in only_warning(caplog)
+        assert time.monotonic() - begun_s < 5
+
+
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_a_node_whose_socket_is_no_longer_its_own_ends(
+    executor: Executor, is_replaced: bool
+) -> None:
+    digest(executor.read())
+    path = executor.address.directory / "socket"
+    path.unlink()
+    if is_replaced:
+        path.touch()
+    until(lambda: not processes(executor))
+    assert path.exists() == is_replaced
+
+
 @pytest.mark.parametrize(
     "make_useless",
     [
@@ -172,6 +240,7 @@ def test_a_request_for_a_missing_ledger_ends_the_connection(
         (),
         (),
         "",
+        0,
     )
     sock = executor.address.connect(DEADLINE_S)
     with closing(Channel[ToTask](sock, ToTask)) as channel:

@@ -90,6 +90,34 @@ def test_a_job_without_the_conf_changes_no_settings(
 
 
 @pytest.mark.usefixtures("clean")
+def test_the_session_that_was_installed_first_decides_for_the_node(
+    spark: SparkSession, topic: Topic, caplog: pytest.LogCaptureFixture
+) -> None:
+    sparkcache.install(spark, CacheConfig(ttl_after_read_s=600, run_bytes=2048))
+    orders = topic.load(spark)
+    other = spark.newSession()
+    assert not caplog.records
+    sparkcache.install(other, CacheConfig(max_bytes=0, policy="lru", run_bytes=2048))
+    (warning,) = caplog.messages
+    assert "maxBytes=1g, not 0" in warning
+    assert "policy=next-read, not lru" in warning
+    assert "runBytes" not in warning
+    orders.count()
+    before = sum(node_metrics(spark).values(), Metrics())
+    for _ in range(3):
+        assert topic.load(other).count() == topic.rows
+        assert orders.count() == topic.rows
+    after = sum(node_metrics(spark).values(), Metrics())
+    assert after.requests > before.requests
+    assert after.misses == before.misses, "the other session evicts nothing"
+    caplog.clear()
+    sparkcache.install(spark, CacheConfig(max_bytes=0, run_bytes=2048))
+    assert not caplog.records
+    assert orders.count() == topic.rows
+    assert sum(node_metrics(spark).values(), Metrics()).held_bytes == 0
+
+
+@pytest.mark.usefixtures("clean")
 def test_installing_within_a_plan(spark: SparkSession, topic: Topic) -> None:
     with sparkcache.plan(topic.load(spark)):
         sparkcache.install(spark)

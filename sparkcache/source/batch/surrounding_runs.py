@@ -100,6 +100,7 @@ class SurroundingRuns:
                 self.task.token, uuid.uuid4().hex, self.consumer, end
             ),
             epoch=self.task.epoch,
+            authority=self.task.authority,
             settings=self.task.config.node,
             plans=(),
         )

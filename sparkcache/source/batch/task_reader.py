@@ -80,6 +80,7 @@ class TaskReader:
             plans=task.plans_of(stream),
             following=tuple((part, first) for part, first in following if first),
             group=connector.group(consumer.topic),
+            authority=task.authority,
         )
         resolver = connector.resolver(
             self.scan.decoding,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from typing import TYPE_CHECKING
-from weakref import WeakSet
+from weakref import WeakKeyDictionary, WeakSet
 
-from sparkcache.config import CacheConfig
+from sparkcache.config import DECIDES_CONF, CacheConfig, NodeConfig, settings_of
 from sparkcache.errors import ConfigError
 from sparkcache.source.datasource import SparkCacheSource
 from sparkcache.source.driver.broadcast import BroadcastRef
@@ -18,7 +19,10 @@ from sparkcache.source.streaming.query_listener import QueryListener
 from sparkcache.ui.jar import PLUGIN, plugin_jar
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
+
+_log = logging.getLogger(__name__)
 
 _STATIC_CONFS = {
     # TCP on loopback delays each task by about 40 ms.
@@ -71,6 +75,11 @@ def install(spark: SparkSession, config: CacheConfig | None = None) -> None:
     Spark ships with every task: so it reaches scans that were loaded before, and
     `spark.conf.set("spark.sparkcache.maxBytes", "2g")` can change a setting later.
 
+    An application has one node an executor. If it has several sessions, the one that
+    is installed first decides the settings of the nodes, such as `maxBytes` and
+    `policy`. Installing another with other values logs a warning, and these have no
+    effect.
+
     The progress and the end of every streaming query of the session are reported to the
     nodes. In a terminal or a notebook, a progress bar shows planning that takes long.
 
@@ -101,7 +110,32 @@ def install(spark: SparkSession, config: CacheConfig | None = None) -> None:
     register(spark, Installed)
     for key, value in config.to_conf().items():
         spark.conf.set(key, value)
+    _decide(spark, config.node)
     _listen(spark)
+
+
+_deciding: WeakKeyDictionary[SparkContext, NodeConfig] = WeakKeyDictionary()
+
+
+def _decide(spark: SparkSession, config: NodeConfig) -> None:
+    """Have the first session of an application decide the settings of its nodes."""
+    decided = _deciding.get(spark.sparkContext)
+    if decided is None or spark.conf.get(DECIDES_CONF, "") == "true":
+        _deciding[spark.sparkContext] = config
+        spark.conf.set(DECIDES_CONF, "true")
+        return
+    others = [
+        f"{spec.option}={spec.show(held)}, not {spec.show(given)}"
+        for spec in settings_of(NodeConfig)
+        if (held := getattr(decided, spec.name))
+        != (given := getattr(config, spec.name))
+    ]
+    if others:
+        _log.warning(
+            "install(): another session of this application was installed first and "
+            "decides the settings of the nodes: %s",
+            "; ".join(others),
+        )
 
 
 _listening: WeakSet[SparkSession] = WeakSet()

@@ -437,6 +437,7 @@ class World:
         following: tuple[tuple[int, RunSlice], ...] = (),
         group: str = "",
         end: Position | None = None,
+        authority: int = 0,
     ) -> Reader:
         stage = next(self._stages) if stage is None else stage
         scan = Scan(ROOT, self.config.storage, self.config.scan, slices)
@@ -457,6 +458,7 @@ class World:
                 plans,
                 following,
                 group,
+                authority,
             ),
         )
         return reader

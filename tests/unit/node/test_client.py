@@ -27,6 +27,7 @@ from sparkcache.model import Extent, Ledger, ObjectId, ReadToken, Run, Segment, 
 from sparkcache.node.address import Address
 from sparkcache.node.channel import BrokenChannelError, Channel
 from sparkcache.node.client import read_scan
+from sparkcache.node.launch import suspected
 from sparkcache.node.messages import (
     Failed,
     Finish,
@@ -233,9 +234,10 @@ def die(channel: Channel[Any]) -> None:
 
 
 @pytest.fixture
-def address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Address:
+def address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Address]:
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
-    return Address(tmp_path)
+    yield Address(tmp_path)
+    suspected.clear()  # the nodes of these tests are threads of this process
 
 
 @pytest.mark.parametrize(

@@ -185,6 +185,19 @@ def test_settings_of_a_later_stage_hold() -> None:
     assert world.service.config == smaller.node
 
 
+def test_settings_of_the_session_that_decides_hold() -> None:
+    world = World()
+    own, other = replace(CONFIG, max_bytes=9999), replace(CONFIG, max_bytes=99)
+    world.of(0, 1, epoch=1, settings=other)
+    assert world.service.config == other.node
+    for epoch, authority in ((2, 2), (3, 0), (4, 1), (5, 0), (1, 2)):
+        settings = own if (epoch, authority) == (2, 2) else other
+        world.of(0, 1, epoch=epoch, settings=settings, authority=authority)
+        assert world.service.config == own.node
+    world.of(0, 1, epoch=6, settings=other, authority=2)
+    assert world.service.config == other.node
+
+
 def test_a_lower_limit_frees_what_nobody_maps() -> None:
     world = World()
     world.loader()
