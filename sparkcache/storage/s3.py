@@ -7,19 +7,17 @@ the body is read are handled here: another GET for the rest, of the same ETag.
 from __future__ import annotations
 
 import time
-from contextlib import contextmanager
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import boto3
-from botocore.client import Config
-from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
-from urllib3.exceptions import HTTPError
+from botocore.exceptions import ClientError
 
 from sparkcache.connector import StoredObject
 from sparkcache.errors import SourceError
 from sparkcache.model import ObjectId
 from sparkcache.storage.empty import EmptyRange
+from sparkcache.storage.s3_client import RenewedClient
+from sparkcache.storage.s3_errors import BROKEN, overwritten, translated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -32,20 +30,8 @@ if TYPE_CHECKING:
     from sparkcache.connector import ByteStream
     from sparkcache.storage.traffic import Traffic
 
-_MOST_CONNECTIONS = 32
 _FIRST_PAUSE_S = 0.1
 _AWS = ".amazonaws.com"
-_BROKEN = (BotoCoreError, HTTPError, OSError)
-_BY_CODE = {
-    "NoSuchBucket": ("a bucket with this name", "none"),
-    "NoSuchKey": ("the object that was planned", "none with this name"),
-    "404": ("the object that was planned", "none with this name"),
-    "AccessDenied": ("permission to read", "access denied"),
-    "403": ("permission to read", "access denied"),
-    "InvalidRange": ("bytes at this offset", "the end of the object before it"),
-    "SignatureDoesNotMatch": ("valid credentials", "a rejected signature"),
-    "InvalidAccessKeyId": ("valid credentials", "a rejected access key"),
-}
 
 
 class S3Storage:
@@ -57,6 +43,7 @@ class S3Storage:
         self.attempts = config.storage_attempts
         self._config = config
         self._bucket, self._prefix = _split(root)
+        self._client = RenewedClient(config)
 
     def __repr__(self) -> str:
         return f"S3Storage({self.root}, {self.traffic})"
@@ -64,14 +51,18 @@ class S3Storage:
     def list(self) -> Iterator[ObjectId]:
         """Yield every object below the root, page by page, ordered by name."""
         prefix = f"{self._prefix}/" if self._prefix else ""
-        with _translated(self.root):
-            pages = self._client.get_paginator("list_objects_v2").paginate(
-                Bucket=self._bucket, Prefix=prefix
-            )
-            for page in pages:
-                for listed in page.get("Contents", ()):
-                    uri = f"s3://{self._bucket}/{listed['Key']}"
-                    yield ObjectId(uri, listed["Size"], listed["ETag"].strip('"'))
+        wanted: dict[str, Any] = {"Bucket": self._bucket, "Prefix": prefix}
+        while True:
+            with translated(self.root):
+                page = self._client.call(
+                    lambda client: client.list_objects_v2(**wanted)
+                )
+            for listed in page.get("Contents", ()):
+                uri = f"s3://{self._bucket}/{listed['Key']}"
+                yield ObjectId(uri, listed["Size"], listed["ETag"].strip('"'))
+            if not page["IsTruncated"]:
+                return
+            wanted["ContinuationToken"] = page["NextContinuationToken"]
 
     def get(self, uri: str) -> StoredObject:
         """Read a whole object."""
@@ -89,8 +80,9 @@ class S3Storage:
 
     def access(self) -> Mapping[str, str]:
         """Return the settings that boto3 uses, so that only boto3 is configured."""
-        endpoint = self._client.meta.endpoint_url
-        settings = {"aws_region": self._client.meta.region_name}
+        client = self._client.get()
+        endpoint = client.meta.endpoint_url
+        settings = {"aws_region": client.meta.region_name}
         if self._config.path_style or _AWS not in endpoint:
             settings["aws_endpoint"] = endpoint
             settings["aws_virtual_hosted_style_request"] = "false"
@@ -116,12 +108,12 @@ class S3Storage:
         for attempt in range(self.attempts):
             if attempt:
                 self._pause(attempt)
-            with _translated(uri):
+            with translated(uri):
                 response = self._get(Bucket=bucket, Key=key, **wanted)
                 try:
                     data = response["Body"].read()
                     break
-                except _BROKEN as error:
+                except BROKEN as error:
                     problem = error
         else:
             raise SourceError(
@@ -143,7 +135,7 @@ class S3Storage:
         bucket, key = _split(object_id.uri)
         version = object_id.version
         condition = {"IfMatch": f'"{version}"'} if version else {}
-        with _translated(object_id.uri, offset, version):
+        with translated(object_id.uri, offset, version):
             response = self._get(
                 Bucket=bucket, Key=key, Range=f"bytes={offset}-{end - 1}", **condition
             )
@@ -159,39 +151,26 @@ class S3Storage:
 
     def _get(self, **wanted: Any) -> GetObjectOutputTypeDef:
         """Make a GET and count every attempt that boto3 makes."""
-        metadata: Mapping[str, Any] = {}
-        try:
-            response = self._client.get_object(**wanted)
-            metadata = response["ResponseMetadata"]
-        except ClientError as error:
-            metadata = error.response["ResponseMetadata"]
-            raise
-        finally:
-            retries = metadata.get("RetryAttempts", 0)
-            self.traffic.add(gets=1 + retries, retries=retries)
-        return response
+
+        def get(client: S3Client) -> GetObjectOutputTypeDef:
+            metadata: Mapping[str, Any] = {}
+            try:
+                response = client.get_object(**wanted)
+                metadata = response["ResponseMetadata"]
+            except ClientError as error:
+                metadata = error.response["ResponseMetadata"]
+                raise
+            finally:
+                retries = metadata.get("RetryAttempts", 0)
+                self.traffic.add(gets=1 + retries, retries=retries)
+            return response
+
+        return self._client.call(get)
 
     def _pause(self, attempt: int) -> None:
         """Wait before a request is repeated, twice as long each time."""
         time.sleep(_FIRST_PAUSE_S * 2 ** (attempt - 1))
         self.traffic.add(retries=1)
-
-    @cached_property
-    def _client(self) -> S3Client:
-        """boto3 client, created on first use because invalid settings raise errors."""
-        config = self._config
-        return boto3.session.Session().client(
-            "s3",
-            endpoint_url=config.endpoint,
-            region_name=config.region,
-            config=Config(
-                connect_timeout=config.storage_timeout_s,
-                read_timeout=config.storage_timeout_s,
-                max_pool_connections=_MOST_CONNECTIONS,
-                retries={"mode": "standard", "total_max_attempts": self.attempts},
-                s3={"addressing_style": "path" if config.path_style else "auto"},
-            ),
-        )
 
 
 class ObjectRange:
@@ -225,7 +204,7 @@ class ObjectRange:
                 data = self._body.read(wanted)
                 if data:
                     break
-            except _BROKEN as error:
+            except BROKEN as error:
                 problem = error
             self._body.close()
         else:
@@ -259,43 +238,12 @@ def _require_requested(
         return
     response["Body"].close()
     if version != object_id.version:
-        raise _overwritten(object_id.uri, object_id.version)
+        raise overwritten(object_id.uri, object_id.version)
     raise SourceError(
         object_id.uri,
         offset=offset,
         expected="the requested range",
         found=f"{content_range}...: the server ignores ranges",
-    )
-
-
-@contextmanager
-def _translated(
-    uri: str, offset: int | None = None, version: str = ""
-) -> Iterator[None]:
-    """Convert errors of boto3 into a SourceError about this object."""
-    try:
-        yield
-    except ClientError as error:
-        code = error.response.get("Error", {}).get("Code", "?")
-        if code in {"PreconditionFailed", "412"}:
-            raise _overwritten(uri, version) from error
-        expected, found = _BY_CODE.get(code, ("a response", str(error)))
-        raise SourceError(uri, offset=offset, expected=expected, found=found) from error
-    except NoCredentialsError as error:
-        raise SourceError(
-            uri,
-            expected="credentials in the environment, a profile or the machine's role",
-            found="none",
-        ) from error
-    except (*_BROKEN, ValueError) as error:  # ValueError: an invalid URL or region name
-        raise SourceError(
-            uri, offset=offset, expected="a response", found=str(error)
-        ) from error
-
-
-def _overwritten(uri: str, version: str) -> SourceError:
-    return SourceError(
-        uri, expected=f"version {version}, as planned", found="it was overwritten"
     )
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 from typing import TYPE_CHECKING
 
 import pytest
 
 from sparkcache.config import StorageConfig
-from sparkcache.errors import SourceError
+from sparkcache.errors import CredentialsError, SourceError
 from sparkcache.storage import Traffic, open_storage
 
 if TYPE_CHECKING:
@@ -244,6 +245,60 @@ def test_refusals_are_distinguished(
         list(stored.storage.list())
     assert caught.value.uri == stored.storage.root
     assert found in caught.value.found
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [
+        (400, "ExpiredToken"),
+        (400, "InvalidToken"),
+        (403, "RequestExpired"),
+        (403, "InvalidAccessKeyId"),
+        (403, "SignatureDoesNotMatch"),
+        (403, "AccessDenied"),
+        (403, "Forbidden"),
+    ],
+)
+def test_refused_credentials_are_looked_up_again_once(
+    stored: S3Store, server: S3Server, status: int, code: str
+) -> None:
+    planned = stored.find("name")
+    server.forget()
+    server.fail("name", status=status, code=code)
+    assert read_all(stored.storage.open(planned, 0, 10)) == DATA[:10]
+    assert [request.status for request in gets(server)] == [status, 206]
+    server.fail(status=status, code=code)
+    assert list(stored.storage.list()) == [planned]
+    server.fail("name", status=status, code=code, times=None)
+    server.forget()
+    with pytest.raises(CredentialsError) as caught:
+        stored.storage.open(planned, 0, 10)
+    assert type(pickle.loads(pickle.dumps(caught.value))) is CredentialsError
+    assert [request.status for request in gets(server)] == [status, status]
+
+
+def test_credentials_that_are_refused_on_a_later_page_of_a_listing(
+    s3: S3Store, server: S3Server
+) -> None:
+    for number in range(9):
+        s3.put(f"{number}", b"x")
+    server.behave(page_keys=4)
+    listing = s3.storage.list()
+    listed = [next(listing)]
+    server.fail(status=400, code="ExpiredToken")
+    listed += listing
+    assert [stored.uri[-1] for stored in listed] == list("012345678")
+
+
+def test_credentials_that_come_later_are_found(
+    stored: S3Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = stored.open()
+    with monkeypatch.context() as without:
+        without.delenv("AWS_ACCESS_KEY_ID")
+        with pytest.raises(CredentialsError, match="found none"):
+            list(storage.list())
+    assert len(list(storage.list())) == 1
 
 
 def test_no_credentials(stored: S3Store, monkeypatch: pytest.MonkeyPatch) -> None:
