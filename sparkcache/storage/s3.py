@@ -6,6 +6,7 @@ the body is read are handled here: another GET for the rest, of the same ETag.
 
 from __future__ import annotations
 
+import random
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
     from sparkcache.connector import ByteStream
     from sparkcache.storage.traffic import Traffic
 
-_FIRST_PAUSE_S = 0.1
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 20.0
+_PROGRESS_BYTES = 64 << 10
 _AWS = ".amazonaws.com"
 
 
@@ -44,6 +46,9 @@ class S3Storage:
         self._config = config
         self._bucket, self._prefix = _split(root)
         self._client = RenewedClient(config)
+        self._payer: dict[str, Any] = (
+            {"RequestPayer": "requester"} if config.requester_pays else {}
+        )
 
     def __repr__(self) -> str:
         return f"S3Storage({self.root}, {self.traffic})"
@@ -51,7 +56,7 @@ class S3Storage:
     def list(self) -> Iterator[ObjectId]:
         """Yield every object below the root, page by page, ordered by name."""
         prefix = f"{self._prefix}/" if self._prefix else ""
-        wanted: dict[str, Any] = {"Bucket": self._bucket, "Prefix": prefix}
+        wanted = {"Bucket": self._bucket, "Prefix": prefix, **self._payer}
         while True:
             with translated(self.root):
                 page = self._client.call(
@@ -59,7 +64,7 @@ class S3Storage:
                 )
             for listed in page.get("Contents", ()):
                 uri = f"s3://{self._bucket}/{listed['Key']}"
-                yield ObjectId(uri, listed["Size"], listed["ETag"].strip('"'))
+                yield ObjectId(uri, listed["Size"], _version(uri, listed))
             if not page["IsTruncated"]:
                 return
             wanted["ContinuationToken"] = page["NextContinuationToken"]
@@ -67,7 +72,7 @@ class S3Storage:
     def get(self, uri: str) -> StoredObject:
         """Read a whole object."""
         response, data = self._get_body(uri)
-        object_id = ObjectId(uri, len(data), response["ETag"].strip('"'))
+        object_id = ObjectId(uri, len(data), _version(uri, response))
         return StoredObject(object_id, response["Metadata"], data)
 
     def get_end(self, uri: str, size_bytes: int) -> StoredObject:
@@ -75,7 +80,7 @@ class S3Storage:
         response, data = self._get_body(uri, Range=f"bytes=-{size_bytes}")
         _, _, total = response.get("ContentRange", "").rpartition("/")
         whole_bytes = int(total) if total.isdecimal() else len(data)
-        object_id = ObjectId(uri, whole_bytes, response["ETag"].strip('"'))
+        object_id = ObjectId(uri, whole_bytes, _version(uri, response))
         return StoredObject(object_id, response["Metadata"], data[-size_bytes:])
 
     def access(self) -> Mapping[str, str]:
@@ -87,6 +92,10 @@ class S3Storage:
             settings["aws_endpoint"] = endpoint
             settings["aws_virtual_hosted_style_request"] = "false"
             settings["aws_allow_http"] = str(endpoint.startswith("http:")).lower()
+        if self._payer:
+            settings["aws_request_payer"] = "true"
+        if self._config.anonymous:
+            return settings | {"aws_skip_signature": "true"}
         credentials = boto3.session.Session().get_credentials()
         if credentials is None:
             return settings
@@ -139,7 +148,11 @@ class S3Storage:
             response = self._get(
                 Bucket=bucket, Key=key, Range=f"bytes={offset}-{end - 1}", **condition
             )
-        _require_requested(response, object_id, offset)
+        try:
+            _require_requested(response, object_id, offset)
+        except SourceError:
+            response["Body"].close()
+            raise
         return response["Body"]
 
     def resume(
@@ -155,7 +168,7 @@ class S3Storage:
         def get(client: S3Client) -> GetObjectOutputTypeDef:
             metadata: Mapping[str, Any] = {}
             try:
-                response = client.get_object(**wanted)
+                response = client.get_object(**wanted, **self._payer)
                 metadata = response["ResponseMetadata"]
             except ClientError as error:
                 metadata = error.response["ResponseMetadata"]
@@ -168,8 +181,13 @@ class S3Storage:
         return self._client.call(get)
 
     def _pause(self, attempt: int) -> None:
-        """Wait before a request is repeated, twice as long each time."""
-        time.sleep(_FIRST_PAUSE_S * 2 ** (attempt - 1))
+        """Wait before a request is repeated, twice as long each time.
+
+        The time is random, from half of it up: requests that failed together must not
+        come back together.
+        """
+        pause_s = min(_FIRST_PAUSE_S * 2 ** (attempt - 1), _LONGEST_PAUSE_S)
+        time.sleep(random.uniform(pause_s / 2, pause_s))  # noqa: S311 - no secret
         self.traffic.add(retries=1)
 
 
@@ -177,7 +195,8 @@ class ObjectRange:
     """Byte stream over a range of an object, as it arrives.
 
     If a GET breaks off, another one requests the rest, after a pause that doubles with
-    each attempt. Bytes that arrive reset the number of attempts.
+    each attempt. The number of attempts is reset when 64 KiB have arrived, so their
+    total is limited by the size of the range.
     """
 
     def __init__(
@@ -188,33 +207,18 @@ class ObjectRange:
         self._end = end
         self._body = storage.request(object_id, position, end)
         self.position = position
+        self._breaks = 0  # since _PROGRESS_BYTES have arrived
+        self._first_break = position
 
     def read(self, size_bytes: int) -> bytes:
         """Return the next bytes, at most `size_bytes`; empty only at the end."""
         wanted = min(size_bytes, self._end - self.position)
         if wanted <= 0:
             return b""
-        problem: Exception | None = None
-        for attempt in range(self._storage.attempts):
-            if attempt:
-                self._body = self._storage.resume(
-                    self._object_id, self.position, self._end, attempt
-                )
-            try:
-                data = self._body.read(wanted)
-                if data:
-                    break
-            except BROKEN as error:
-                problem = error
-            self._body.close()
-        else:
-            raise SourceError(
-                self._object_id.uri,
-                offset=self.position,
-                expected=f"{self._end - self.position} bytes more",
-                found=f"{problem or 'the end of the response'}, "
-                f"{self._storage.attempts} times",
-            ) from problem
+        while not (data := self._next(wanted)):
+            self._body = self._storage.resume(
+                self._object_id, self.position, self._end, self._breaks
+            )
         self.position += len(data)
         self._storage.traffic.add(received_bytes=len(data))
         return data
@@ -224,6 +228,31 @@ class ObjectRange:
         self._end = self.position
         self._body.close()
 
+    def _next(self, size_bytes: int) -> bytes:
+        """Return the next bytes; none if the response broke off and may be resumed."""
+        problem: Exception | None = None
+        try:
+            data = self._body.read(size_bytes)
+        except BROKEN as error:
+            problem = error
+        else:
+            if data:
+                return data
+        self._body.close()
+        if self.position - self._first_break >= _PROGRESS_BYTES:
+            self._breaks = 0
+        if not self._breaks:
+            self._first_break = self.position
+        self._breaks += 1
+        if self._breaks < self._storage.attempts:
+            return b""
+        raise SourceError(
+            self._object_id.uri,
+            offset=self.position,
+            expected=f"{self._end - self.position} bytes more",
+            found=f"{problem or 'the end of the response'}, {self._breaks} times",
+        ) from problem
+
 
 def _require_requested(
     response: GetObjectOutputTypeDef, object_id: ObjectId, offset: int
@@ -232,11 +261,10 @@ def _require_requested(
 
     A response that is too short is detected later, at the end of its stream.
     """
-    version = response["ETag"].strip('"') if object_id.version else ""
+    version = _version(object_id.uri, response) if object_id.version else ""
     content_range = response.get("ContentRange", "bytes 0-")
     if version == object_id.version and content_range.startswith(f"bytes {offset}-"):
         return
-    response["Body"].close()
     if version != object_id.version:
         raise overwritten(object_id.uri, object_id.version)
     raise SourceError(
@@ -245,6 +273,16 @@ def _require_requested(
         expected="the requested range",
         found=f"{content_range}...: the server ignores ranges",
     )
+
+
+def _version(uri: str, described: Mapping[str, Any]) -> str:
+    """Return the ETag in a response or listing; raises SourceError without one."""
+    etag: str = described.get("ETag", "").strip('"')
+    if not etag:
+        raise SourceError(
+            uri, expected="an ETag, which tells versions apart", found="none"
+        )
+    return etag
 
 
 def _split(uri: str) -> tuple[str, str]:

@@ -11,6 +11,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, TypeVar
 
 import boto3
+from botocore import UNSIGNED
 from botocore.client import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -46,7 +47,7 @@ class RenewedClient:
         try:
             return request(client)
         except (ClientError, BotoCoreError) as error:
-            if not is_refused(error):
+            if self._config.anonymous or not is_refused(error):
                 raise
             _log.info("looking up credentials again: %s", error)
         return request(self._renewed(client))
@@ -76,6 +77,7 @@ class RenewedClient:
                 connect_timeout=config.storage_timeout_s,
                 read_timeout=config.storage_timeout_s,
                 max_pool_connections=_MOST_CONNECTIONS,
+                signature_version=UNSIGNED if config.anonymous else None,
                 retries={
                     "mode": "standard",
                     "total_max_attempts": config.storage_attempts,

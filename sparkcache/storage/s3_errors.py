@@ -39,8 +39,11 @@ _BY_CODE = {
     "NoSuchBucket": ("a bucket with this name", "none"),
     "NoSuchKey": ("the object that was planned", "none with this name"),
     "404": ("the object that was planned", "none with this name"),
+    "InvalidObjectState": ("an object that can be read", "an archived one"),
     "InvalidRange": ("bytes at this offset", "the end of the object before it"),
 }
+_SSE_C = "Server Side Encryption"
+"""In the message of S3's response if a request lacks the key of an object."""
 
 
 def is_refused(error: Exception) -> bool:
@@ -70,6 +73,9 @@ def translated(
                 uri, offset=offset, expected=expected, found=found
             ) from error
         expected, found = _BY_CODE.get(code, ("a response", str(error)))
+        if code == "InvalidRequest" and _SSE_C in str(error):
+            expected = "an object that S3 decrypts by itself"
+            found = "one that is encrypted with a customer's key (SSE-C)"
         raise SourceError(uri, offset=offset, expected=expected, found=found) from error
     except NoCredentialsError as error:
         raise CredentialsError(uri, expected=_CREDENTIALS, found="none") from error

@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
+import sparkcache
+from sparkcache.config import CacheConfig
+from sparkcache.source.datasource import SparkCacheSource
+from sparkcache.source.driver.registration import register
 from tests.spark.spark_topics import Stream, Topic, write
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def install(spark: SparkSession) -> Iterator[Callable[[CacheConfig], None]]:
+    """Installs a configuration for the rest of a test."""
+    yield partial(sparkcache.install, spark)
+    register(spark, SparkCacheSource)
+    for key in CacheConfig().to_conf():
+        spark.conf.unset(key)
 
 
 @pytest.fixture
