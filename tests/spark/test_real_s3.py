@@ -149,18 +149,18 @@ def run_with_faults(
         consumers = [load(spark, minPartitions="4") for _ in range(3)]
         with sparkcache.plan(*consumers):
             assert [content(rows) for rows in consumers] == [expected] * 3
-    assert sum(faulty.injected.values()) >= 0.02 * faulty.requests
+    assert faulty.injected.total() >= 3
     assert faulty.data_bytes() <= 1.1 * DATA_BYTES, faulty.injected
 
 
 def test_a_pipeline_ends_with_the_right_rows_whatever_requests_fail(
     spark: SparkSession, server: Gateway, install: Callable[[CacheConfig], None]
 ) -> None:
-    run_with_faults(spark, server, install, seed=0)
+    run_with_faults(spark, server, install, seed=2)  # 9 of 11 kinds of faults
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(1, 1 + tries(20)))
+@pytest.mark.parametrize("seed", range(tries(20)))
 def test_pipelines_with_other_faults(
     spark: SparkSession,
     server: Gateway,
