@@ -47,7 +47,8 @@ gateway: $(if $(GO),$(BIN)/versitygw)
 	@test -n "$(GO)" || echo "make: no Go: tests with a real S3 server need Go 1.25" >&2
 
 $(BIN)/versitygw: | $(STAMP)
-	GOBIN=$(CURDIR)/$(BIN) GOFLAGS=-modcacherw $(GO) install $(GATEWAY)
+	GOBIN=$(CURDIR)/$(BIN) GOFLAGS=-modcacherw $(GO) install $(GATEWAY) || \
+	echo "make: $(@F) is not built: the tests that need it are skipped" >&2
 
 demo: venv java
 	$(BIN)/python examples/demo.py
