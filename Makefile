@@ -1,6 +1,7 @@
 # make demo         three consumers of one topic in S3, without and with the cache
 # make test         all checks: lint, types, import contracts, tests
 # make docs         the documentation in site/, from docs/ and the code
+# make gateway      the S3 server of some tests in .venv, built with Go
 # make venv         the environment in .venv, with the versions in constraints.txt
 #
 # make test-spark SPARK=4.0   the Spark tests on another Spark: 4.0, 4.1, 4.2 or 4.3
@@ -23,7 +24,7 @@ PYTEST := -m pytest -m "not long" -n 4 --dist loadfile --no-loadscope-reorder
 EXTRAS := avro,delta,demo,encryption,protobuf
 comma := ,
 
-.PHONY: venv demo test lint docs test-spark test-lowest test-newest test-package test-long constraints clean python java
+.PHONY: venv demo test gateway lint docs test-spark test-lowest test-newest test-package test-long constraints clean python java
 venv: $(STAMP)
 
 $(STAMP): pyproject.toml constraints.txt | python
@@ -39,15 +40,25 @@ HATCH_BUILD_NO_HOOKS=true $(1)/bin/python -m pip install --quiet \
 	--constraint $(2) --build-constraint $(2) --editable '.[$(3)]' --group checkout $(4)
 endef
 
+# An S3 server that checks signatures. Without Go, the tests that need it are skipped.
+GATEWAY := github.com/versity/versitygw/cmd/versitygw@v1.8.0
+GO := $(shell command -v go)
+gateway: $(if $(GO),$(BIN)/versitygw)
+	@test -n "$(GO)" || echo "make: no Go: tests with a real S3 server need Go 1.25" >&2
+
+$(BIN)/versitygw: | $(STAMP)
+	GOBIN=$(CURDIR)/$(BIN) GOFLAGS=-modcacherw $(GO) install $(GATEWAY) || \
+	echo "make: $(@F) is not built: the tests that need it are skipped" >&2
+
 demo: venv java
 	$(BIN)/python examples/demo.py
 
 # Unit tests come last: they fill the time in which applications start. Twice as many
 # processes as the usual two cores, since the other tests mostly wait.
-test: lint java
+test: lint java gateway
 	$(BIN)/python $(PYTEST)
 
-test-long: venv java
+test-long: venv java gateway
 	$(BIN)/python -m pytest -m long
 
 test-package: venv java

@@ -37,7 +37,15 @@ class SourceError(SparkCacheError):
         self.found = found
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _source_error, (self.uri, self.offset, self.expected, self.found)
+        fields = (self.uri, self.offset, self.expected, self.found)
+        return _source_error, (type(self), *fields)
+
+
+class CredentialsError(SourceError):
+    """The storage refused this process's credentials, or the process has none.
+
+    Another process may have others.
+    """
 
 
 class CacheUnavailable(SparkCacheError):  # noqa: N818 - a state, not a mistake
@@ -45,6 +53,10 @@ class CacheUnavailable(SparkCacheError):  # noqa: N818 - a state, not a mistake
 
 
 def _source_error(
-    uri: str, offset: int | None, expected: str, found: str
+    error_class: type[SourceError],
+    uri: str,
+    offset: int | None,
+    expected: str,
+    found: str,
 ) -> SourceError:
-    return SourceError(uri, offset=offset, expected=expected, found=found)
+    return error_class(uri, offset=offset, expected=expected, found=found)

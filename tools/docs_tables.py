@@ -15,7 +15,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sparkcache.config import CacheConfig, scan_option_names, settings_of
+from sparkcache.config import (
+    CacheConfig,
+    scan_option_names,
+    session_option_names,
+    settings_of,
+)
 from sparkcache.metrics import METRICS
 from sparkcache.node.status import LIMIT
 from sparkcache.ui.plotted import PLOTTED
@@ -59,12 +64,18 @@ def settings() -> str:
             (
                 f"`{setting.option}`",
                 f"`{default}`" if default else "",
-                "scan" if setting.option in scan_option_names() else "node",
+                _scope(setting.option),
                 f"`{setting.name}`",
                 _quoted(setting.doc, names),
             )
         )
     return _table(("setting", "default", "scope", "field", "meaning"), rows)
+
+
+def _scope(setting: str) -> str:
+    if setting in session_option_names():
+        return "session"
+    return "scan" if setting in scan_option_names() else "node"
 
 
 def metrics() -> str:

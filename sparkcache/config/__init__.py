@@ -17,6 +17,7 @@ from sparkcache.config.cache_config import (
     from_file,
     node_option_names,
     scan_option_names,
+    session_option_names,
 )
 from sparkcache.config.conf_file import conf_file
 from sparkcache.config.setting import Setting, settings_of, suggest
@@ -35,6 +36,7 @@ __all__ = [
     "from_file",
     "node_option_names",
     "scan_option_names",
+    "session_option_names",
     "settings_of",
     "suggest",
 ]

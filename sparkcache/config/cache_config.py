@@ -222,6 +222,16 @@ class StorageConfig(_Checked):
         30,
         "How long a request to the storage may go without receiving data.",
     )
+    anonymous: Flag = setting(
+        False,
+        "Sign no request to S3, for buckets that everybody may read. Credentials are "
+        "not looked up.",
+    )
+    requester_pays: Flag = setting(
+        False,
+        "Agree to pay for requests and bytes, for buckets whose owner leaves that to "
+        "the requester.",
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -238,6 +248,12 @@ class CacheConfig(StorageConfig, ScanConfig, NodeConfig):
 
     Raises ConfigError if a value is of the wrong type or out of range.
     """
+
+    allowed_endpoints: Text = setting(
+        None,
+        "URLs of further S3 servers, with commas between them, that scans may name as "
+        "their endpoint. A server gets the id of the access key and the session token.",
+    )
 
     @property
     def node(self) -> NodeConfig:
@@ -272,6 +288,9 @@ class CacheConfig(StorageConfig, ScanConfig, NodeConfig):
             base: Values for settings that neither of them sets; if None, those of the
                 file named by the variable `SPARKCACHE_CONF`, then the defaults.
 
+        Raises ConfigError, also if the options name an endpoint that `conf` and `base`
+        do not allow.
+
         """
         config = from_file() if base is None else base
         raw = {
@@ -279,8 +298,16 @@ class CacheConfig(StorageConfig, ScanConfig, NodeConfig):
             for key, value in (conf or {}).items()
             if key.startswith(CONF_PREFIX) and key not in (PLANS_CONF, DECIDES_CONF)
         }
-        raw |= {key.lower(): (key, value) for key, value in (options or {}).items()}
-        return config._with(raw)
+        before = config._with(raw)
+        config = before.with_options(options or {})
+        if config.endpoint != before.endpoint:
+            before._require_allowed(config.endpoint)
+        return config
+
+    def with_options(self, options: Mapping[str, str]) -> Self:
+        """Return a copy with the options of a scan, whatever endpoint they name."""
+        raw = {key.lower(): (key, value) for key, value in options.items()}
+        return self._with(raw)
 
     def to_conf(self) -> dict[str, str]:
         """Return all settings as entries of a Spark conf."""
@@ -288,6 +315,23 @@ class CacheConfig(StorageConfig, ScanConfig, NodeConfig):
             CONF_PREFIX + spec.option: spec.show(getattr(self, spec.name))
             for spec in settings_of(CacheConfig)
         }
+
+    def _require_allowed(self, endpoint: str | None) -> None:
+        """Raise ConfigError if a scan may not name this endpoint.
+
+        The reader of a table that others have defined would otherwise send its
+        credentials to a server of their choice.
+        """
+        urls = f"{self.endpoint or ''},{self.allowed_endpoints or ''}".split(",")
+        allowed = {url.strip().rstrip("/") for url in urls}
+        if endpoint and endpoint.rstrip("/") not in allowed:
+            raise ConfigError(
+                f"option endpoint={endpoint!r}: not one of the S3 servers that a scan "
+                "may name, since a server gets the id of the access key and the "
+                "session token: set spark.sparkcache.endpoint or "
+                "spark.sparkcache.allowedEndpoints, in sparkcache.install or in the "
+                f"file that {CONF_FILE_VARIABLE} names"
+            )
 
     def _with(self, raw: Mapping[str, tuple[str, str]]) -> Self:
         """Return a copy with changed settings.
@@ -317,6 +361,12 @@ def scan_option_names() -> frozenset[str]:
 def node_option_names() -> frozenset[str]:
     """Return the names of the settings that apply to a whole node."""
     return frozenset(spec.option for spec in settings_of(NodeConfig))
+
+
+def session_option_names() -> frozenset[str]:
+    """Return the names of the settings that apply to a whole session."""
+    names = {spec.option for spec in settings_of(CacheConfig)}
+    return frozenset(names - scan_option_names() - node_option_names())
 
 
 def from_file() -> CacheConfig:

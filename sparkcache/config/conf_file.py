@@ -20,8 +20,9 @@ def conf_file() -> str:
         f"{CONF_FILE_VARIABLE}\n# to its path; or set the same keys in Spark's conf. "
         "Settings marked (scan) are also\n# options of a single scan. The process that "
         "plans a query sees Spark's conf only as\n# sparkcache.install has shipped it; "
-        "this affects endpoint, region, pathStyle,\n# storageAttempts, storageTimeout "
-        "and partitionBytes.\n"
+        "this affects endpoint, allowedEndpoints,\n# region, pathStyle, "
+        "storageAttempts, storageTimeout, anonymous, requesterPays and\n"
+        "# partitionBytes.\n"
     ]
     for setting in settings_of(CacheConfig):
         scope = " (scan)" if setting.option in scan_option_names() else ""

@@ -187,7 +187,8 @@ class NodeReader:
     def take(self, run_index: RunIndex) -> DecodedRun:
         """Return a run, by slice and index; the previous run then counts as read.
 
-        Raises SourceError if the storage failed, CacheUnavailable if the node did.
+        Raises SourceError if the storage failed, CacheUnavailable if the node did or
+        if it lacks credentials.
         """
         self._finish_current()
         if run_index not in self._slots:
@@ -217,6 +218,8 @@ class NodeReader:
             case Streamed() if fd is not None:
                 self._current = run_index
                 return read_run(fd, self._timeout_s)
+            case Failed(lacks_credentials=True):
+                raise CacheUnavailable(f"the node was refused: {message.error()}")
             case Failed():
                 raise message.error()
             case Refused():

@@ -20,7 +20,8 @@ somebody waits for; otherwise all loaders could wait for readers that wait for a
 A small job is finished instead, since its bytes would have to be sent again.
 
 A load that fails, or whose loader dies, is attempted once more for the sessions that
-still wait. If the second attempt fails, they receive the error.
+still wait. If the second attempt fails, they receive the error. A load that is refused
+for want of credentials is not attempted again: each task then reads with its own.
 """
 
 from __future__ import annotations
@@ -260,6 +261,8 @@ class LoadScheduler:
         job.is_ending = True
         _log.warning("load failed, attempt %d: %s", job.attempt + 1, message.error())
         self._count["failures"] += 1
+        if message.lacks_credentials:
+            job.attempt = 1  # the loader has looked them up again
         self._give_up(job, message)
 
     def loader_closed(self, peer: Peer) -> None:

@@ -12,7 +12,7 @@ import logging
 import os
 import signal
 from contextlib import closing, suppress
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from sparkcache.errors import SourceError
@@ -36,7 +36,8 @@ from sparkcache.node.messages import (
 if TYPE_CHECKING:
     import socket
 
-    from sparkcache.connector import Connector, RawRun
+    from sparkcache.connector import RawRun
+    from sparkcache.fetch.checked_load import CheckedLoad
     from sparkcache.fetch.opener import Opener
     from sparkcache.memory.encoded import EncodedRun
     from sparkcache.memory.segment import WritableSegments
@@ -104,37 +105,32 @@ class _Loader:
         if not isinstance(start, Start):
             raise BrokenChannelError(f"expected Start, received {type(start).__name__}")
         from sparkcache import connector as connectors
-        from sparkcache.fetch import fetch
+        from sparkcache.fetch.checked_load import CheckedLoad
 
         try:
             connector = connectors.find(start.load.ledger.connector)
-            stream = self._opener.open(
-                start.number, start.root, start.storage, start.load
+            request = partial(
+                self._opener.open, start.number, start.root, start.storage
             )
-            with closing(fetch(connector, start.load, stream)) as raws:
-                for index, raw in enumerate(raws):
+            load = CheckedLoad(connector, start.load, request, start.batch_bytes)
+            with closing(load):
+                for index, raw in enumerate(load):
                     if index in start.skip:
                         self._channel.send(Skipped(index, raw.offset))
-                    elif not self._deliver(connector, start, index, raw):
+                    elif not self._deliver(load, index, raw):
                         break
         except SourceError as error:
             self._channel.send(Failed.from_error(error))
         spent = self._opener.spent()
         self._channel.send(Ended(spent.gets, spent.received_bytes, spent.retries))
 
-    def _deliver(
-        self, connector: Connector, start: Start, index: int, raw: RawRun
-    ) -> bool:
+    def _deliver(self, load: CheckedLoad, index: int, raw: RawRun) -> bool:
         """Decode a run and deliver it as the node answers; return whether to go on."""
         from sparkcache.memory.encoded import EncodedRun
 
-        ledger = start.load.ledger
-        decoded = connector.decode(ledger, raw, start.batch_bytes)
+        decoded = load.decode(raw)
         lost = sum(loss.last - loss.first + 1 for loss in decoded.losses)
-        schema = connector.schema(ledger.decoding)
-        if decoded.batches:  # they may have more columns, for the resolver
-            schema = decoded.batches[0].schema
-        encoded = EncodedRun(decoded, schema)
+        encoded = EncodedRun(decoded, load.schema(decoded))
         self._channel.send(Decoded(index, encoded.size_bytes, raw.offset, lost))
         answer = self._receive()
         match answer:

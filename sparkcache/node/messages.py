@@ -24,7 +24,7 @@ import msgspec
 
 from sparkcache.config import NodeConfig, ScanConfig, StorageConfig
 from sparkcache.demand import Plan, ReaderIdentity
-from sparkcache.errors import SourceError
+from sparkcache.errors import CredentialsError, SourceError
 from sparkcache.fetch.load import Load
 from sparkcache.fetch.scan import RunSlice, Scan
 from sparkcache.metrics import Metrics, TopicMetrics
@@ -170,21 +170,30 @@ class Streamed(Message, frozen=True):
 
 
 class Failed(Message, frozen=True):
-    """The storage failed; carries the fields of a SourceError."""
+    """The storage failed; carries the fields of a SourceError.
+
+    `lacks_credentials` is set for a CredentialsError: a task may have others than the
+    node.
+    """
 
     uri: str
     offset: int | None
     expected: str
     found: str
+    lacks_credentials: bool = False
 
     @classmethod
     def from_error(cls, error: SourceError) -> Failed:
         """Return the message for an error."""
-        return cls(error.uri, error.offset, error.expected, error.found)
+        lacks_credentials = isinstance(error, CredentialsError)
+        return cls(
+            error.uri, error.offset, error.expected, error.found, lacks_credentials
+        )
 
     def error(self) -> SourceError:
         """Return the error of the message."""
-        return SourceError(
+        error_class = CredentialsError if self.lacks_credentials else SourceError
+        return error_class(
             self.uri, offset=self.offset, expected=self.expected, found=self.found
         )
 

@@ -13,6 +13,7 @@ from sparkcache.config import (
     CacheConfig,
     node_option_names,
     scan_option_names,
+    session_option_names,
     suggest,
 )
 from sparkcache.connector import Selection
@@ -178,7 +179,7 @@ class ScanOptions:
         name = lower.get("connector", _DEFAULT_CONNECTOR)
         connector = connectors.find(name)
         raw = _as_documented(options, connector.option_names)
-        CacheConfig.resolve(options=raw)
+        CacheConfig().with_options(raw)
         selection = _selection(raw, connector)
         starts_latest = raw.get(_START, "").strip().lower() == "latest"
         starts = {} if starts_latest else raw
@@ -286,12 +287,15 @@ def _as_documented(
     """Return the options by their documented names; Spark ignores the case of names."""
     known = _COMMON_NAMES | scan_option_names() | connector_names
     documented = {name.lower(): name for name in known}
-    node_names = {name.lower(): name for name in node_option_names()}
+    scopes = dict.fromkeys(node_option_names(), "node")
+    scopes |= dict.fromkeys(session_option_names(), "session")
+    wider_names = {name.lower(): name for name in scopes}
     for name in options:
-        if name.lower() in node_names:
+        if name.lower() in wider_names:
+            setting = wider_names[name.lower()]
             raise ConfigError(
-                f"option {name} is a setting of the whole node, not of one scan: set "
-                f"spark.sparkcache.{node_names[name.lower()]}"
+                f"option {name} is a setting of the whole {scopes[setting]}, not of "
+                f"one scan: set spark.sparkcache.{setting}"
             )
         if name.lower() not in documented:
             raise ConfigError(suggest(name, known))

@@ -6,55 +6,46 @@ the body is read are handled here: another GET for the rest, of the same ETag.
 
 from __future__ import annotations
 
+import random
 import time
 from bisect import bisect_right
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from functools import cached_property
 from itertools import groupby
 from operator import itemgetter
 from os.path import commonprefix
 from typing import TYPE_CHECKING, Any
 
 import boto3
-from botocore.client import Config
-from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
-from urllib3.exceptions import HTTPError
+from botocore.exceptions import ClientError
 
 from sparkcache.connector import StoredObject
 from sparkcache.errors import SourceError
 from sparkcache.model import ObjectId
 from sparkcache.storage import s3_pages
 from sparkcache.storage.empty import EmptyRange
+from sparkcache.storage.s3_client import RenewedClient
+from sparkcache.storage.s3_errors import BROKEN, overwritten, translated
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from botocore.response import StreamingBody
     from mypy_boto3_s3.client import S3Client
-    from mypy_boto3_s3.type_defs import GetObjectOutputTypeDef
+    from mypy_boto3_s3.type_defs import (
+        GetObjectOutputTypeDef,
+        ListObjectsV2OutputTypeDef,
+    )
 
     from sparkcache.config import StorageConfig
     from sparkcache.connector import ByteStream
     from sparkcache.storage.traffic import Traffic
 
-_MOST_CONNECTIONS = 32
 _LISTINGS_AT_ONCE = 8
 _PAGE_KEYS = 1000
 _LEAST_HITS = 20  # a page costs about as much as that many small GETs
-_FIRST_PAUSE_S = 0.1
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 20.0
+_PROGRESS_BYTES = 64 << 10
 _AWS = ".amazonaws.com"
-_BROKEN = (BotoCoreError, HTTPError, OSError)
-_BY_CODE = {
-    "NoSuchBucket": ("a bucket with this name", "none"),
-    "NoSuchKey": ("the object that was planned", "none with this name"),
-    "404": ("the object that was planned", "none with this name"),
-    "AccessDenied": ("permission to read", "access denied"),
-    "403": ("permission to read", "access denied"),
-    "InvalidRange": ("bytes at this offset", "the end of the object before it"),
-    "SignatureDoesNotMatch": ("valid credentials", "a rejected signature"),
-    "InvalidAccessKeyId": ("valid credentials", "a rejected access key"),
-}
 
 
 class S3Storage:
@@ -66,6 +57,10 @@ class S3Storage:
         self.attempts = config.storage_attempts
         self._config = config
         self._bucket, self._prefix = _split(root)
+        self._client = RenewedClient(config)
+        self._payer: dict[str, Any] = (
+            {"RequestPayer": "requester"} if config.requester_pays else {}
+        )
 
     def __repr__(self) -> str:
         return f"S3Storage({self.root}, {self.traffic})"
@@ -73,13 +68,14 @@ class S3Storage:
     def list(self) -> Iterator[ObjectId]:
         """Yield every object below the root, page by page, ordered by name."""
         prefix = f"{self._prefix}/" if self._prefix else ""
-        with _translated(self.root):
-            pages = self._client.get_paginator("list_objects_v2").paginate(
-                Bucket=self._bucket, Prefix=prefix
-            )
-            for page in pages:
-                for listed in s3_pages.objects(page):
-                    yield _object_id(self._bucket, listed)
+        wanted = {"Bucket": self._bucket, "Prefix": prefix}
+        while True:
+            page = self._page(**wanted)
+            for listed in s3_pages.objects(page):
+                yield _object_id(self._bucket, listed)
+            if not page["IsTruncated"]:
+                return
+            wanted["ContinuationToken"] = page["NextContinuationToken"]
 
     def listed(self, uris: Collection[str]) -> dict[str, ObjectId]:
         """Return the identities of objects, as far as listings tell them.
@@ -116,10 +112,7 @@ class S3Storage:
         first, following = -1, 0
         while first < following < len(keys):  # some servers begin at the first page
             first = following
-            with _translated(f"s3://{bucket}/{prefix}"):
-                page = self._client.list_objects_v2(
-                    Bucket=bucket, Prefix=prefix, StartAfter=keys[first][:-1]
-                )
+            page = self._page(Bucket=bucket, Prefix=prefix, StartAfter=keys[first][:-1])
             listed = s3_pages.objects(page)
             hits = [each for each in listed if each.key in wanted]
             found += [_object_id(bucket, each) for each in hits]
@@ -127,6 +120,13 @@ class S3Storage:
                 break
             following = bisect_right(keys, listed[-1].key)
         return found
+
+    def _page(self, **wanted: Any) -> ListObjectsV2OutputTypeDef:
+        """Return a page of a listing."""
+        with translated(f"s3://{wanted['Bucket']}/{wanted['Prefix']}".rstrip("/")):
+            return self._client.call(
+                lambda client: client.list_objects_v2(**wanted, **self._payer)
+            )
 
     def get(self, uri: str) -> StoredObject:
         """Read a whole object."""
@@ -142,12 +142,17 @@ class S3Storage:
 
     def access(self) -> Mapping[str, str]:
         """Return the settings that boto3 uses, so that only boto3 is configured."""
-        endpoint = self._client.meta.endpoint_url
-        settings = {"aws_region": self._client.meta.region_name}
+        client = self._client.get()
+        endpoint = client.meta.endpoint_url
+        settings = {"aws_region": client.meta.region_name}
         if self._config.path_style or _AWS not in endpoint:
             settings["aws_endpoint"] = endpoint
             settings["aws_virtual_hosted_style_request"] = "false"
             settings["aws_allow_http"] = str(endpoint.startswith("http:")).lower()
+        if self._payer:
+            settings["aws_request_payer"] = "true"
+        if self._config.anonymous:
+            return settings | {"aws_skip_signature": "true"}
         credentials = boto3.session.Session().get_credentials()
         if credentials is None:
             return settings
@@ -169,12 +174,12 @@ class S3Storage:
         for attempt in range(self.attempts):
             if attempt:
                 self._pause(attempt)
-            with _translated(uri):
+            with translated(uri):
                 response = self._get(Bucket=bucket, Key=key, **wanted)
                 try:
                     data = response["Body"].read()
                     break
-                except _BROKEN as error:
+                except BROKEN as error:
                     problem = error
         else:
             raise SourceError(
@@ -196,11 +201,15 @@ class S3Storage:
         bucket, key = _split(object_id.uri)
         version = object_id.version
         condition = {"IfMatch": f'"{version}"'} if version else {}
-        with _translated(object_id.uri, offset, version):
+        with translated(object_id.uri, offset, version):
             response = self._get(
                 Bucket=bucket, Key=key, Range=f"bytes={offset}-{end - 1}", **condition
             )
-        _require_requested(response, object_id, offset)
+        try:
+            _require_requested(response, object_id, offset)
+        except SourceError:
+            response["Body"].close()
+            raise
         return response["Body"]
 
     def resume(
@@ -212,48 +221,39 @@ class S3Storage:
 
     def _get(self, **wanted: Any) -> GetObjectOutputTypeDef:
         """Make a GET and count every attempt that boto3 makes."""
-        metadata: Mapping[str, Any] = {}
-        try:
-            response = self._client.get_object(**wanted)
-            metadata = response["ResponseMetadata"]
-        except ClientError as error:
-            metadata = error.response["ResponseMetadata"]
-            raise
-        finally:
-            retries = metadata.get("RetryAttempts", 0)
-            self.traffic.add(gets=1 + retries, retries=retries)
-        return response
+
+        def get(client: S3Client) -> GetObjectOutputTypeDef:
+            metadata: Mapping[str, Any] = {}
+            try:
+                response = client.get_object(**wanted, **self._payer)
+                metadata = response["ResponseMetadata"]
+            except ClientError as error:
+                metadata = error.response["ResponseMetadata"]
+                raise
+            finally:
+                retries = metadata.get("RetryAttempts", 0)
+                self.traffic.add(gets=1 + retries, retries=retries)
+            return response
+
+        return self._client.call(get)
 
     def _pause(self, attempt: int) -> None:
-        """Wait before a request is repeated, twice as long each time."""
-        time.sleep(_FIRST_PAUSE_S * 2 ** (attempt - 1))
-        self.traffic.add(retries=1)
+        """Wait before a request is repeated, twice as long each time.
 
-    @cached_property
-    def _client(self) -> S3Client:
-        """boto3 client, created on first use because invalid settings raise errors."""
-        config = self._config
-        client = boto3.session.Session().client(
-            "s3",
-            endpoint_url=config.endpoint,
-            region_name=config.region,
-            config=Config(
-                connect_timeout=config.storage_timeout_s,
-                read_timeout=config.storage_timeout_s,
-                max_pool_connections=_MOST_CONNECTIONS,
-                retries={"mode": "standard", "total_max_attempts": self.attempts},
-                s3={"addressing_style": "path" if config.path_style else "auto"},
-            ),
-        )
-        s3_pages.parse_objects(client)
-        return client
+        The time is random, from half of it up: requests that failed together must not
+        come back together.
+        """
+        pause_s = min(_FIRST_PAUSE_S * 2 ** (attempt - 1), _LONGEST_PAUSE_S)
+        time.sleep(random.uniform(pause_s / 2, pause_s))  # noqa: S311 - no secret
+        self.traffic.add(retries=1)
 
 
 class ObjectRange:
     """Byte stream over a range of an object, as it arrives.
 
     If a GET breaks off, another one requests the rest, after a pause that doubles with
-    each attempt. Bytes that arrive reset the number of attempts.
+    each attempt. The number of attempts is reset when 64 KiB have arrived, so their
+    total is limited by the size of the range.
     """
 
     def __init__(
@@ -264,33 +264,18 @@ class ObjectRange:
         self._end = end
         self._body = storage.request(object_id, position, end)
         self.position = position
+        self._breaks = 0  # since _PROGRESS_BYTES have arrived
+        self._first_break = position
 
     def read(self, size_bytes: int) -> bytes:
         """Return the next bytes, at most `size_bytes`; empty only at the end."""
         wanted = min(size_bytes, self._end - self.position)
         if wanted <= 0:
             return b""
-        problem: Exception | None = None
-        for attempt in range(self._storage.attempts):
-            if attempt:
-                self._body = self._storage.resume(
-                    self._object_id, self.position, self._end, attempt
-                )
-            try:
-                data = self._body.read(wanted)
-                if data:
-                    break
-            except _BROKEN as error:
-                problem = error
-            self._body.close()
-        else:
-            raise SourceError(
-                self._object_id.uri,
-                offset=self.position,
-                expected=f"{self._end - self.position} bytes more",
-                found=f"{problem or 'the end of the response'}, "
-                f"{self._storage.attempts} times",
-            ) from problem
+        while not (data := self._next(wanted)):
+            self._body = self._storage.resume(
+                self._object_id, self.position, self._end, self._breaks
+            )
         self.position += len(data)
         self._storage.traffic.add(received_bytes=len(data))
         return data
@@ -300,11 +285,36 @@ class ObjectRange:
         self._end = self.position
         self._body.close()
 
+    def _next(self, size_bytes: int) -> bytes:
+        """Return the next bytes; none if the response broke off and may be resumed."""
+        problem: Exception | None = None
+        try:
+            data = self._body.read(size_bytes)
+        except BROKEN as error:
+            problem = error
+        else:
+            if data:
+                return data
+        self._body.close()
+        if self.position - self._first_break >= _PROGRESS_BYTES:
+            self._breaks = 0
+        if not self._breaks:
+            self._first_break = self.position
+        self._breaks += 1
+        if self._breaks < self._storage.attempts:
+            return b""
+        raise SourceError(
+            self._object_id.uri,
+            offset=self.position,
+            expected=f"{self._end - self.position} bytes more",
+            found=f"{problem or 'the end of the response'}, {self._breaks} times",
+        ) from problem
+
 
 def _stored_object(
     uri: str, response: GetObjectOutputTypeDef, size_bytes: int, data: bytes
 ) -> StoredObject:
-    object_id = ObjectId(uri, size_bytes, response["ETag"].strip('"'))
+    object_id = ObjectId(uri, size_bytes, _version(uri, response))
     modified_ms = int(response["LastModified"].timestamp() * 1e3)
     return StoredObject(object_id, response["Metadata"], data, modified_ms)
 
@@ -316,13 +326,12 @@ def _require_requested(
 
     A response that is too short is detected later, at the end of its stream.
     """
-    version = response["ETag"].strip('"') if object_id.version else ""
+    version = _version(object_id.uri, response) if object_id.version else ""
     content_range = response.get("ContentRange", "bytes 0-")
     if version == object_id.version and content_range.startswith(f"bytes {offset}-"):
         return
-    response["Body"].close()
     if version != object_id.version:
-        raise _overwritten(object_id.uri, object_id.version)
+        raise overwritten(object_id.uri, object_id.version)
     raise SourceError(
         object_id.uri,
         offset=offset,
@@ -331,39 +340,19 @@ def _require_requested(
     )
 
 
-@contextmanager
-def _translated(
-    uri: str, offset: int | None = None, version: str = ""
-) -> Iterator[None]:
-    """Convert errors of boto3 into a SourceError about this object."""
-    try:
-        yield
-    except ClientError as error:
-        code = error.response.get("Error", {}).get("Code", "?")
-        if code in {"PreconditionFailed", "412"}:
-            raise _overwritten(uri, version) from error
-        expected, found = _BY_CODE.get(code, ("a response", str(error)))
-        raise SourceError(uri, offset=offset, expected=expected, found=found) from error
-    except NoCredentialsError as error:
+def _version(uri: str, described: Mapping[str, Any]) -> str:
+    """Return the ETag in a response or listing; raises SourceError without one."""
+    etag: str = described.get("ETag", "").strip('"')
+    if not etag:
         raise SourceError(
-            uri,
-            expected="credentials in the environment, a profile or the machine's role",
-            found="none",
-        ) from error
-    except (*_BROKEN, ValueError) as error:  # ValueError: an invalid URL or region name
-        raise SourceError(
-            uri, offset=offset, expected="a response", found=str(error)
-        ) from error
-
-
-def _overwritten(uri: str, version: str) -> SourceError:
-    return SourceError(
-        uri, expected=f"version {version}, as planned", found="it was overwritten"
-    )
+            uri, expected="an ETag, which tells versions apart", found="none"
+        )
+    return etag
 
 
 def _object_id(bucket: str, listed: s3_pages.Listed) -> ObjectId:
-    return ObjectId(f"s3://{bucket}/{listed.key}", listed.size_bytes, listed.etag)
+    uri = f"s3://{bucket}/{listed.key}"
+    return ObjectId(uri, listed.size_bytes, _version(uri, {"ETag": listed.etag}))
 
 
 def _split(uri: str) -> tuple[str, str]:

@@ -75,7 +75,7 @@ class WatchedApp:
         if self.behaviour.latency_s:
             self._sleep(self.behaviour.latency_s)
         if fault.status is not None:
-            return _refuse(request, fault.status, fault.code, start_response)
+            return _refuse(request, fault.status, fault, start_response)
         for header in fault.without:
             environ.pop("HTTP_" + header.upper().replace("-", "_"), None)
         if not request.key:
@@ -85,6 +85,8 @@ class WatchedApp:
             status: str, headers: list[tuple[str, str]], *rest: Any
         ) -> Callable[[bytes], object]:
             request.status = int(status.split()[0])
+            hidden = {name.lower() for name in fault.hidden}
+            headers = [pair for pair in headers if pair[0].lower() not in hidden]
             return start_response(status, headers, *rest)
 
         return _counted(self._app(environ, start), request, fault.after_bytes)
@@ -112,15 +114,18 @@ def _request(environ: WSGIEnvironment) -> Request:
         key,
         range=environ.get("HTTP_RANGE", ""),
         region=signed[1] if signed else "",
+        payer=environ.get("HTTP_X_AMZ_REQUEST_PAYER", ""),
     )
 
 
 def _refuse(
-    request: Request, status: int, code: str, start_response: StartResponse
+    request: Request, status: int, fault: Fault, start_response: StartResponse
 ) -> Iterable[bytes]:
     request.status = status
     phrase = HTTPStatus(status).phrase
-    body = f"<Error><Code>{code}</Code><Message>{phrase}</Message></Error>".encode()
+    message = fault.message or phrase
+    error = f"<Code>{fault.code}</Code><Message>{message}</Message>"
+    body = f"<Error>{error}</Error>".encode()
     headers = [("Content-Type", "application/xml"), ("Content-Length", str(len(body)))]
     start_response(f"{status} {phrase}", headers)
     return [] if request.method == "HEAD" else [body]

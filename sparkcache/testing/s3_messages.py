@@ -14,6 +14,7 @@ class Request(msgspec.Struct):
         key: Empty for a request about a bucket, such as a listing.
         range: Its `Range` header; empty if it had none.
         region: The region it was signed for; empty if it was not signed.
+        payer: Who pays for it; empty for the owner of the bucket.
         status: HTTP status of the response; 0 before there is one.
         sent_bytes: Bytes of the response's body passed to the network so far.
 
@@ -24,6 +25,7 @@ class Request(msgspec.Struct):
     key: str
     range: str = ""
     region: str = ""
+    payer: str = ""
     status: int = 0
     sent_bytes: int = 0
 
@@ -37,8 +39,10 @@ class Fault(msgspec.Struct, frozen=True):
         times: How many requests it affects; None for all.
         status: Respond with this status only; None for a normal response.
         code: The error code that goes with the status.
+        message: The text that goes with them; empty for the name of the status.
         after_bytes: Break off the body of the response after this many bytes.
         without: Names of request headers that are ignored, such as `If-Match`.
+        hidden: Names of response headers that are not sent, such as `ETag`.
 
     """
 
@@ -46,8 +50,10 @@ class Fault(msgspec.Struct, frozen=True):
     times: int | None = 1
     status: int | None = None
     code: str = "InternalError"
+    message: str = ""
     after_bytes: int | None = None
     without: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
 
 
 class Behaviour(msgspec.Struct, frozen=True):

@@ -207,6 +207,7 @@ class S3Server:
         *,
         status: int = 500,
         code: str = "InternalError",
+        message: str = "",
         times: int | None = 1,
     ) -> None:
         """Respond to the next requests with an error.
@@ -216,10 +217,12 @@ class S3Server:
                 listings, too.
             status: The HTTP status, such as 503.
             code: S3's error code, such as `SlowDown`.
+            message: The error's text; empty for the name of the status.
             times: How many requests fail; None for all until `heal`.
 
         """
-        self._send(Inject(Fault(key, times, status=status, code=code)))
+        fault = Fault(key, times, status=status, code=code, message=message)
+        self._send(Inject(fault))
 
     def refuse(self, key: str = "", *, times: int | None = None) -> None:
         """Deny access to requests: to all of them unless `times` is set."""
@@ -234,6 +237,10 @@ class S3Server:
     def ignore(self, *headers: str, key: str = "", times: int | None = None) -> None:
         """Ignore headers of requests, as servers do that are not fully compatible."""
         self._send(Inject(Fault(key, times, without=headers)))
+
+    def hide(self, *headers: str, key: str = "", times: int | None = None) -> None:
+        """Leave headers out of responses, as servers do that are not compatible."""
+        self._send(Inject(Fault(key, times, hidden=headers)))
 
     def heal(self) -> None:
         """Remove all faults."""

@@ -43,7 +43,7 @@ from sparkcache.source.batch.partitions import partition, run_slice, wanted
 from sparkcache.source.options import ScanOptions
 from sparkcache.storage import Traffic, open_storage
 from sparkcache.testing.s3_server import S3Server
-from tests.benchmarks import gateway
+from tests import gateway
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -162,8 +162,10 @@ def fast(server: S3Server) -> Iterator[str]:
     if program is None:
         yield server.endpoint
     else:
-        with gateway.serve(program, server.environment()) as endpoint:
-            yield endpoint
+        keys = server.environment()
+        key_id, secret = keys["AWS_ACCESS_KEY_ID"], keys["AWS_SECRET_ACCESS_KEY"]
+        with gateway.serve(program, key_id=key_id, secret=secret) as fast_server:
+            yield fast_server.endpoint
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 As a program it runs one task in a process of its own:
 
-    python executor.py TOPIC_DIRECTORY STAGE CONFIG [RUNS]
+    python executor.py TOPIC_PATH STAGE CONFIG [RUNS]
 
 The task reads the whole topic, prints a digest of it, and logs to stderr. With RUNS it
 stops after that many runs, prints their number, and waits until its input ends.
@@ -59,10 +59,10 @@ WHOLE = Consumer(TOPIC)
 
 @dataclass(frozen=True)
 class Executor:
-    """An executor's directory and the topic that its tasks read."""
+    """An executor's directory and the path of the topic that its tasks read."""
 
     directory: Path
-    topic: Path
+    topic: Path | str
     config: CacheConfig
 
     @property
@@ -132,8 +132,8 @@ class Executor:
             return channel.receive()[0]
 
 
-def whole_topic(directory: Path, config: CacheConfig) -> Scan:
-    options = ScanOptions.parse({"path": str(directory), "topic": TOPIC})
+def whole_topic(path: Path | str, config: CacheConfig) -> Scan:
+    options = ScanOptions.parse({"path": str(path), "topic": TOPIC})
     connector = connectors.find("pulsar")
     storage = open_storage(options.root, config.storage, Traffic())
     snapshot = connector.catalog(storage, options.raw).snapshot(TOPIC)
@@ -176,7 +176,7 @@ def main() -> None:
     topic, stage, config_json, *runs = sys.argv[1:]
     logging.basicConfig(level=logging.WARNING)
     config = msgspec.json.decode(config_json, type=CacheConfig)
-    executor = Executor(Path(os.environ["SPARK_LOCAL_DIRS"]), Path(topic), config)
+    executor = Executor(Path(os.environ["SPARK_LOCAL_DIRS"]), topic, config)
     reading = executor.read(int(stage))
     if runs:
         held = [next(reading) for _ in range(int(runs[0]))]

@@ -63,7 +63,7 @@ def stored_bytes(executor: Executor) -> int:
     """Total size of all data objects of the topic."""
     return sum(
         path.stat().st_size
-        for path in executor.topic.iterdir()
+        for path in Path(executor.topic).iterdir()
         if not path.name.endswith("-index")
     )
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
 
+import sparkcache
+from sparkcache.config import CacheConfig
+from sparkcache.source.datasource import SparkCacheSource
+from sparkcache.source.driver.registration import register
 from tests.spark.spark_topics import Stream, Topic, write
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -24,6 +29,15 @@ def threads_of_delta_rs(tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("first") / "table"
     write_deltalake(path, pa.table({"id": [1]}))
     DeltaTable(path).history()
+
+
+@pytest.fixture
+def install(spark: SparkSession) -> Iterator[Callable[[CacheConfig], None]]:
+    """Installs a configuration for the rest of a test."""
+    yield partial(sparkcache.install, spark)
+    register(spark, SparkCacheSource)
+    for key in CacheConfig().to_conf():
+        spark.conf.unset(key)
 
 
 @pytest.fixture

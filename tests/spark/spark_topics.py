@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
+from sparkcache.config import CacheConfig
 from sparkcache_pulsar.testing import (
     Codec,
     Entry,
@@ -25,6 +26,13 @@ TOPIC = "persistent://shop/eu/orders"
 LEDGER_IDS = (3, 5, 9)
 ENTRIES = 24
 MESSAGES = 16
+
+
+def settings_for(endpoint: str, **settings: Any) -> CacheConfig:
+    """Return settings with which scans read an S3 server of the tests."""
+    return CacheConfig(
+        endpoint=endpoint, path_style=True, region="us-east-1", **settings
+    )
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,14 @@ from pyspark.errors import PySparkException
 import sparkcache
 from sparkcache.source.planning.plans import scans_of
 from sparkcache.testing.s3_server import S3Server
+from tests.spark.spark_topics import settings_for
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import DataFrame, SparkSession
+
+    from sparkcache.config import CacheConfig
 
 pytestmark = pytest.mark.spark
 
@@ -141,7 +146,7 @@ def test_types_of_partitions_are_those_that_spark_finds(
 
 
 def test_planned_consumers_fetch_each_file_once(
-    spark: SparkSession, table: Path
+    spark: SparkSession, table: Path, install: Callable[[CacheConfig], None]
 ) -> None:
     with S3Server() as server, server.as_environment():
         server.create_bucket("lake")
@@ -150,13 +155,9 @@ def test_planned_consumers_fetch_each_file_once(
                 key = f"x/{path.relative_to(table.parent.parent)}"
                 server.put("lake", key, path.read_bytes())
         server.forget()
-        options = {
-            "endpoint": server.endpoint,
-            "region": "us-east-1",
-            "pathStyle": "true",
-            "topic": "sales/orders",
-        }
-        consumers = [load(spark, "s3://lake/x", **options) for _ in range(3)]
+        install(settings_for(server.endpoint))
+        topic = "sales/orders"
+        consumers = [load(spark, "s3://lake/x", topic=topic) for _ in range(3)]
         with sparkcache.plan(*consumers):
             counts = [frame.count() for frame in consumers]
         counted = server.counts()

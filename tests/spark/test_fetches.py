@@ -11,12 +11,14 @@ from sparkcache.metrics import Metrics
 from sparkcache.source.driver.node_rpc import node_metrics
 from sparkcache.testing.s3_server import S3Server
 from sparkcache_pulsar.testing import synthetic_topic
-from tests.spark.spark_topics import TOPIC
+from tests.spark.spark_topics import TOPIC, settings_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from pyspark.sql import DataFrame, SparkSession
+
+    from sparkcache.config import CacheConfig
 
 pytestmark = pytest.mark.spark
 
@@ -26,24 +28,20 @@ ENTRIES = 16  # of 128 KiB in each ledger
 
 
 @pytest.fixture
-def server() -> Iterator[S3Server]:
+def server(install: Callable[[CacheConfig], None]) -> Iterator[S3Server]:
     """A topic of 12 ledgers behind a server that answers after 20 ms."""
     with S3Server() as server, server.as_environment():
         server.create_bucket(BUCKET)
         for stored in synthetic_topic(TOPIC, LEDGERS * ENTRIES << 17, ledgers=LEDGERS):
             server.put(BUCKET, stored.key, stored.data, stored.metadata)
         server.behave(latency_s=0.02)
+        install(settings_for(server.endpoint))
         yield server
 
 
-def load(spark: SparkSession, server: S3Server, **options: str) -> DataFrame:
+def load(spark: SparkSession, **options: str) -> DataFrame:
     reader = spark.read.format("sparkcache").option("topic", TOPIC).options(**options)
-    reader = reader.option("endpoint", server.endpoint).option("pathStyle", "true")
-    return (
-        reader.option("region", "us-east-1")
-        .option("runBytes", "256k")
-        .load(f"s3://{BUCKET}")
-    )
+    return reader.option("runBytes", "256k").load(f"s3://{BUCKET}")
 
 
 def sent(server: S3Server) -> dict[str, tuple[int, int]]:
@@ -62,7 +60,7 @@ def metrics(spark: SparkSession) -> Metrics:
 def test_a_scan_stalls_once_for_each_core_and_wastes_nothing(
     spark: SparkSession, server: S3Server
 ) -> None:
-    rows = load(spark, server, partitionBytes="1m")
+    rows = load(spark, partitionBytes="1m")
     assert rows.rdd.getNumPartitions() == LEDGERS
     server.forget()
     before = metrics(spark)
@@ -77,7 +75,7 @@ def test_a_scan_stalls_once_for_each_core_and_wastes_nothing(
 def test_queries_for_a_few_rows_load_no_more_than_a_few_runs(
     spark: SparkSession, server: S3Server
 ) -> None:
-    rows = load(spark, server)
+    rows = load(spark)
     before = metrics(spark)
     for _ in range(3):
         assert len(rows.select("__entryId").take(5)) == 5

@@ -16,12 +16,15 @@ from sparkcache.source.planning.plans import scans_of
 from sparkcache.testing.s3_server import S3Server
 from sparkcache_rocketmq.testing import Layout, Message, QueueWriter
 from tests.needs import SPARK_4_2
-from tests.spark.spark_topics import Stream, Topic
+from tests.spark.spark_topics import Stream, Topic, settings_for
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
+
+    from sparkcache.config import CacheConfig
 
 pytestmark = pytest.mark.spark
 
@@ -279,7 +282,10 @@ def test_each_queue_is_planned_and_evicted(spark: SparkSession, store: Store) ->
 
 @pytest.mark.parametrize("layout", Layout)
 def test_every_byte_of_s3_once(
-    spark: SparkSession, tmp_path: Path, layout: Layout
+    spark: SparkSession,
+    tmp_path: Path,
+    layout: Layout,
+    install: Callable[[CacheConfig], None],
 ) -> None:
     store = Store(tmp_path)
     store.write(MESSAGES, layout)
@@ -288,13 +294,9 @@ def test_every_byte_of_s3_once(
         for name, data in store.objects.items():
             server.put("store", f"tiered/{name}", data)
         server.forget()
+        install(settings_for(server.endpoint))
         reader = spark.read.format("sparkcache").options(
-            connector="rocketmq",
-            topic="TopicA",
-            runBytes="4k",
-            endpoint=server.endpoint,
-            region="us-east-1",
-            pathStyle="true",
+            connector="rocketmq", topic="TopicA", runBytes="4k"
         )
         frames = [
             reader.option("tags", tags).load("s3://store/tiered")

@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.errors import PySparkException
 
 import sparkcache
 from sparkcache import CacheConfig, ConfigError
@@ -52,6 +53,23 @@ def test_installed_configuration_reaches_planner_task_and_node(
     counted = sum(node_metrics(spark).values(), Metrics()) - before
     assert counted.streamed == counted.requests > 0
     assert counted.held_bytes + before.held_bytes == 0
+
+
+@pytest.mark.usefixtures("clean")
+def test_a_scan_may_name_an_endpoint_that_the_session_allows(
+    spark: SparkSession,
+) -> None:
+    """A table that others have defined must not choose who gets the credentials."""
+    endpoint = "http://127.0.0.1:1"
+    reader = spark.read.format("sparkcache").options(
+        topic="t", endpoint=endpoint, pathStyle="true", storageAttempts="1"
+    )
+    sparkcache.install(spark, CacheConfig())
+    with pytest.raises(PySparkException, match="not one of the S3 servers"):
+        reader.load("s3://bucket").count()
+    sparkcache.install(spark, CacheConfig(allowed_endpoints=endpoint))
+    with pytest.raises(PySparkException, match="Could not connect"):
+        reader.load("s3://bucket").count()
 
 
 @pytest.mark.usefixtures("clean")

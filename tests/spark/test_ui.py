@@ -21,12 +21,14 @@ from sparkcache.source.driver.node_rpc import node_metrics
 from sparkcache.testing.s3_server import S3Server
 from sparkcache_pulsar.testing import synthetic_topic
 from tests.spark.browser import Browser
-from tests.spark.spark_topics import TOPIC, write
+from tests.spark.spark_topics import TOPIC, settings_for, write
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from pyspark.sql import DataFrame, SparkSession
+
+    from sparkcache.config import CacheConfig
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("jdk")]
 
@@ -36,11 +38,12 @@ DEADLINE_S = 15.0
 
 
 @pytest.fixture
-def server() -> Iterator[S3Server]:
+def server(install: Callable[[CacheConfig], None]) -> Iterator[S3Server]:
     with S3Server() as server, server.as_environment():
         server.create_bucket(BUCKET)
         for stored in synthetic_topic(TOPIC, 4 << 20, ledgers=4):
             server.put(BUCKET, stored.key, stored.data, stored.metadata)
+        install(settings_for(server.endpoint))
         yield server
 
 
@@ -78,16 +81,15 @@ def reported(spark: SparkSession) -> dict[str, Any]:
         time.sleep(0.1)
 
 
-def load(spark: SparkSession, server: S3Server) -> DataFrame:
+def load(spark: SparkSession) -> DataFrame:
     reader = spark.read.format("sparkcache").option("topic", TOPIC)
-    reader = reader.option("endpoint", server.endpoint).option("pathStyle", "true")
-    return reader.option("region", "us-east-1").load(f"s3://{BUCKET}")
+    return reader.load(f"s3://{BUCKET}")
 
 
 def test_the_tab_shows_what_the_server_and_the_nodes_have_counted(
     spark: SparkSession, server: S3Server, browser: Browser
 ) -> None:
-    rows = load(spark, server)
+    rows = load(spark)
     rows.rdd.getNumPartitions()
     server.forget()
     before = counted(spark)
@@ -155,7 +157,7 @@ def test_pictures_are_made(
     spark: SparkSession, server: S3Server, tmp_path: Path, browser: Browser
 ) -> None:
     """Those in the README, if SPARKCACHE_PICTURES says where to put them."""
-    rows = load(spark, server)
+    rows = load(spark)
     others = []
     for number, name in enumerate(("eu/parcels", "eu/payments", "us/orders")):
         topic = write(tmp_path / name, f"persistent://shop/{name}", 100 * number)

@@ -14,6 +14,7 @@ from hypothesis import given
 from sparkcache import config, units
 from sparkcache.config import CacheConfig
 from sparkcache.errors import ConfigError
+from sparkcache.source.options import ScanOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -180,6 +181,39 @@ def test_a_conf_of_ours_has_to_be_known() -> None:
         CacheConfig.resolve(conf={"spark.sparkcache.MaxBytes": "1m"})
 
 
+LIST = "http://127.0.0.1:9000, https://s3.example.com/"
+
+
+@pytest.mark.parametrize(
+    ("base", "endpoint"),
+    [
+        pytest.param({"endpoint": "http://h:1"}, "http://h:1", id="that of the base"),
+        pytest.param({"endpoint": "http://h:1"}, "http://h:1/", id="with a slash"),
+        pytest.param({"endpoint": "http://h:1"}, "", id="that of boto3"),
+        pytest.param({"allowed_endpoints": LIST}, "https://s3.example.com", id="one"),
+        pytest.param({"allowed_endpoints": LIST}, "http://127.0.0.1:9000", id="two"),
+    ],
+)
+def test_a_scan_may_name_an_endpoint_that_is_allowed(
+    base: dict[str, Any], endpoint: str
+) -> None:
+    config = CacheConfig.resolve(
+        options={"endpoint": endpoint}, base=CacheConfig(**base)
+    )
+    assert config.endpoint == (endpoint or None)
+
+
+@pytest.mark.parametrize("name", ["endpoint", "Endpoint", "ENDPOINT"])
+@pytest.mark.parametrize(
+    "endpoint", ["http://evil:9000", "http://127.0.0.1:90000", "http://h:1@evil"]
+)
+def test_a_scan_may_name_no_other_endpoint(name: str, endpoint: str) -> None:
+    """Its server would get the id of the access key and the session token."""
+    base = CacheConfig(endpoint="http://h:1", allowed_endpoints=LIST)
+    with pytest.raises(ConfigError, match=f"option endpoint='{endpoint}'.*allowedEnd"):
+        CacheConfig.resolve(options={name: endpoint}, base=base)
+
+
 def test_an_empty_text_is_none() -> None:
     base = CacheConfig(endpoint="http://127.0.0.1:1", region="eu-west-1")
     resolved = CacheConfig.resolve(
@@ -312,7 +346,8 @@ def test_conf_file_marks_settings_of_a_scan() -> None:
         text, _, _ = config.conf_file().partition(f"\n#spark.sparkcache.{name}")
         is_marked = text.endswith("(scan)")
         assert is_marked == (name in config.scan_option_names())
-        assert is_marked != (name in config.node_option_names())
+        wider = config.node_option_names() | config.session_option_names()
+        assert is_marked != (name in wider)
 
 
 @pytest.mark.parametrize(
@@ -324,3 +359,14 @@ def test_conf_file_marks_settings_of_a_scan() -> None:
 )
 def test_suggest(name: str, message: str) -> None:
     assert config.suggest(name, frozenset({"runBytes", "endpoint"})) == message
+
+
+@pytest.mark.parametrize(
+    ("name", "scope"), [("maxbytes", "node"), ("allowedEndpoints", "session")]
+)
+def test_a_scan_cannot_set_what_holds_for_more_than_itself(
+    name: str, scope: str
+) -> None:
+    options = {"path": "/data", "topic": "t", name: "1"}
+    with pytest.raises(ConfigError, match=f"{name} is a setting of the whole {scope}"):
+        ScanOptions.parse(options)

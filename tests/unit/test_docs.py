@@ -17,7 +17,7 @@ import yaml
 
 import sparkcache
 from sparkcache import connector as connectors
-from sparkcache.config import CacheConfig, node_option_names, scan_option_names
+from sparkcache.config import CacheConfig, scan_option_names, settings_of
 from sparkcache.connector import Connector, find
 from sparkcache.metric_definition import Kind
 from sparkcache.metrics import METRICS
@@ -39,6 +39,7 @@ NAMES = {field: metric.name for field, metric in METRICS.items()}
 GAUGES = {f for f, metric in METRICS.items() if metric.kind is Kind.GAUGE}
 HISTOGRAMS = {f for f, metric in METRICS.items() if metric.kind is Kind.DISTRIBUTION}
 STREAM_OPTIONS = {"maxRowsPerTrigger", "maxBytesPerTrigger", "pollInterval"}
+SETTINGS = {setting.option for setting in settings_of(CacheConfig)}
 
 
 def read(name: str) -> str:
@@ -303,7 +304,7 @@ def test_options_of_a_page_are_options() -> None:
 
 def test_names_in_code_are_names() -> None:
     """Of whatever kind: options, settings, columns, metrics, names of others."""
-    known = node_option_names() | scan_option_names() | scan_options._COMMON_NAMES
+    known = SETTINGS | scan_options._COMMON_NAMES
     for connector in (PulsarConnector, RocketMQConnector, DeltaConnector):
         known |= connector.option_names
     for page in WRITTEN - {
@@ -313,7 +314,7 @@ def test_names_in_code_are_names() -> None:
         for name in re.findall(r"`([a-z]+[A-Z]\w*)`", PAGES[page]):
             assert name in known | OTHER_NAMES, (page, name)
         for name in re.findall(r"spark\.sparkcache\.(\w+)", PAGES[page]):
-            assert name in node_option_names() | scan_option_names(), (page, name)
+            assert name in SETTINGS, (page, name)
 
 
 OF_OTHERS = {"docs/coming-from-pulsar.md", "docs/coming-from-rocketmq.md"}
@@ -342,7 +343,7 @@ def test_defaults_in_the_text_are_the_defaults() -> None:
     for page, text in PAGES.items():
         found = re.findall(r"`(\w+)` \((\d+)( s| MiB| GiB|)\b[\w ]*\)", text)
         for name, number, unit in found:
-            if name in node_option_names() | scan_option_names():
+            if name in SETTINGS:
                 assert conf[f"spark.sparkcache.{name}"] == number + units[unit], page
                 seen += 1
     assert seen >= 6
@@ -351,7 +352,7 @@ def test_defaults_in_the_text_are_the_defaults() -> None:
 def test_what_others_call_it_names_what_there_is() -> None:
     ours = set()
     for page in OF_OTHERS:
-        known = node_option_names() | scan_option_names() | set(NAMES)
+        known = SETTINGS | set(NAMES)
         for line in PAGES[page].splitlines():
             if line.startswith("|"):
                 ours |= set(re.findall(r"`(\w+)`", line.split("|")[2]))

@@ -61,7 +61,7 @@ class TaskReader:
         assert context is not None
         base = None if self.installed is None else self.installed.value
         task = settings.read_task_settings(context, partition.part, base)
-        config = CacheConfig.resolve(options=self.scan.raw, base=task.config)
+        config = task.config.with_options(self.scan.raw)  # checked when it was planned
         connector = connectors.find(self.scan.connector)
         consumer = partition.consumer
 

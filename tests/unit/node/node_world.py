@@ -173,10 +173,10 @@ class FakeLoader(FakePeer):
         """Send the node a message."""
         self._world.service.handle(LoaderMessage(self, message, fd))
 
-    def fail(self) -> None:
+    def fail(self, failure: Failed = FAILURE) -> None:
         """Find that the storage does not deliver."""
         assert self.is_loading
-        self.report(FAILURE)
+        self.report(failure)
         self._end()
 
     def die(self) -> None:

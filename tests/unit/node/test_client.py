@@ -17,7 +17,7 @@ from sparkcache import connector as connectors
 from sparkcache.config import CacheConfig
 from sparkcache.connector import DecodedRun, RawRun
 from sparkcache.demand import Consumer, ReaderIdentity
-from sparkcache.errors import SourceError
+from sparkcache.errors import CredentialsError, SourceError
 from sparkcache.fetch import RunSlice, Scan
 from sparkcache.memory.encoded import EncodedRun
 from sparkcache.memory.sealed import seal
@@ -341,6 +341,17 @@ def test_what_the_storage_refused_the_node_is_not_asked_for_again(
     node = Node(address, lambda channel: channel.send(failure))
     with closing(node), pytest.raises(SourceError, match="at byte 2: expected a byte"):
         read(scan)
+
+
+def test_a_task_reads_with_its_own_credentials_if_those_of_the_node_are_refused(
+    scan: Scan, address: Address, caplog: pytest.LogCaptureFixture
+) -> None:
+    refused = CredentialsError("s3://bucket/1", expected="valid ones", found="expired")
+    failure = Failed.from_error(refused)
+    with closing(Node(address, lambda channel: channel.send(failure))):
+        assert read(scan) == [0, 1, 2, 3]
+    [record] = caplog.records
+    assert "the node was refused: s3://bucket/1" in record.getMessage()
 
 
 def test_a_node_that_ends_before_the_last_message_is_ignored(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace as replace_fields
 
 from sparkcache.node.messages import KeepAlive, Refused, Served, Streamed
 from tests.unit.node.node_world import CONFIG, FAILURE, RUNS, SIZE, World
@@ -25,6 +26,20 @@ def test_a_failed_load_is_repeated_once_then_all_waiters_get_the_error() -> None
     assert [reader.answers for reader in readers] == [[FAILURE]] * 3
     assert len(world.loads) == 2
     assert world.service.metrics().failures == 2
+
+
+def test_a_load_without_valid_credentials_is_not_repeated() -> None:
+    """Its loader has looked them up again, and tasks may have others."""
+    world = World()
+    loader = world.loader()
+    readers = [world.of(0, 9), world.of(0, 9)]
+    for reader in readers:
+        reader.ask()
+    loader.step()
+    refused = replace_fields(FAILURE, lacks_credentials=True)
+    loader.fail(refused)
+    assert [reader.answers for reader in readers] == [[refused]] * 2
+    world.service.check()
 
 
 def test_a_load_that_fails_once_is_repeated() -> None:

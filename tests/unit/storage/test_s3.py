@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 from typing import TYPE_CHECKING
 
 import pytest
 
 from sparkcache.config import StorageConfig
-from sparkcache.errors import SourceError
+from sparkcache.errors import CredentialsError, SourceError
 from sparkcache.storage import Traffic, open_storage
 
 if TYPE_CHECKING:
@@ -32,6 +33,13 @@ def read_all(stream: ByteStream, chunk_bytes: int = 100_000) -> bytes:
 
 def gets(server: S3Server) -> list[Request]:
     return [request for request in server.requests() if request.key]
+
+
+def assert_backs_off(pauses: list[float], longest: list[float]) -> None:
+    """Each pause is random, from half of the longest one up."""
+    assert len(pauses) == len(longest)
+    for pause_s, longest_s in zip(pauses, longest, strict=True):
+        assert longest_s / 2 <= pause_s <= longest_s
 
 
 @pytest.fixture
@@ -114,7 +122,7 @@ def test_a_body_that_breaks_off_is_resumed(
     assert (broken.range, broken.sent_bytes) == ("bytes=1000-500999", after_bytes)
     assert rest.range == f"bytes={1000 + after_bytes}-500999"
     assert stored.traffic == Traffic(gets=2, received_bytes=500_000, retries=1)
-    assert pauses == [0.1]
+    assert_backs_off(pauses, [0.1])
 
 
 def test_progress_resets_the_number_of_attempts(
@@ -124,7 +132,32 @@ def test_progress_resets_the_number_of_attempts(
     server.break_off("name", after_bytes=100_000, times=8)
     assert read_all(stored.storage.open(planned, 0, 900_000)) == DATA[:900_000]
     assert stored.traffic == Traffic(gets=9, received_bytes=900_000, retries=8)
-    assert pauses == [0.1] * 8
+    assert_backs_off(pauses, [0.1] * 8)
+
+
+def test_single_bytes_are_no_progress(
+    stored: S3Store, server: S3Server, pauses: list[float]
+) -> None:
+    planned = stored.find("name")
+    server.break_off("name", after_bytes=1, times=None)
+    with pytest.raises(SourceError, match="3 times"):
+        read_all(stored.storage.open(planned, 0, 900_000))
+    assert len(gets(server)) == 3
+
+
+def test_pauses_differ_and_have_a_limit(
+    stored: S3Store, server: S3Server, pauses: list[float]
+) -> None:
+    """Requests that failed together must not come back together."""
+    planned = stored.find("name")
+    server.break_off("name", after_bytes=100_000, times=8)
+    read_all(stored.storage.open(planned, 0, 900_000))
+    assert len(set(pauses)) > 1
+    pauses.clear()
+    server.break_off("name", after_bytes=0, times=None)
+    with pytest.raises(SourceError):
+        read_all(stored.open(storage_attempts=12).open(planned, 0, 10))
+    assert 10 <= max(pauses) <= 20
 
 
 def test_gives_up_after_the_configured_attempts(
@@ -144,7 +177,7 @@ def test_gives_up_after_the_configured_attempts(
     assert error.expected == "490000 bytes more"
     assert error.found.endswith(", 4 times")
     assert len(gets(server)) == 4
-    assert pauses == [0.1, 0.2, 0.4]
+    assert_backs_off(pauses, [0.1, 0.2, 0.4])
     assert stored.traffic == Traffic(gets=4, received_bytes=10_000, retries=3)
 
 
@@ -165,7 +198,7 @@ def test_a_whole_object_that_breaks_off_is_read_again(
     server.break_off("name", after_bytes=1000, times=2)
     assert stored.storage.get(f"{stored.storage.root}/name").data == DATA
     assert stored.traffic == Traffic(gets=3, received_bytes=SIZE, retries=2)
-    assert pauses == [0.1, 0.2]
+    assert_backs_off(pauses, [0.1, 0.2])
 
 
 def test_a_whole_object_that_always_breaks_off_is_given_up(
@@ -268,6 +301,130 @@ def test_refusals_are_distinguished(
         list(stored.storage.list())
     assert caught.value.uri == stored.storage.root
     assert found in caught.value.found
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [
+        (400, "ExpiredToken"),
+        (400, "InvalidToken"),
+        (403, "RequestExpired"),
+        (403, "InvalidAccessKeyId"),
+        (403, "SignatureDoesNotMatch"),
+        (403, "AccessDenied"),
+        (403, "Forbidden"),
+    ],
+)
+def test_refused_credentials_are_looked_up_again_once(
+    stored: S3Store, server: S3Server, status: int, code: str
+) -> None:
+    planned = stored.find("name")
+    server.forget()
+    server.fail("name", status=status, code=code)
+    assert read_all(stored.storage.open(planned, 0, 10)) == DATA[:10]
+    assert [request.status for request in gets(server)] == [status, 206]
+    server.fail(status=status, code=code)
+    assert list(stored.storage.list()) == [planned]
+    server.fail("name", status=status, code=code, times=None)
+    server.forget()
+    with pytest.raises(CredentialsError) as caught:
+        stored.storage.open(planned, 0, 10)
+    assert type(pickle.loads(pickle.dumps(caught.value))) is CredentialsError
+    assert [request.status for request in gets(server)] == [status, status]
+
+
+def test_credentials_that_are_refused_on_a_later_page_of_a_listing(
+    s3: S3Store, server: S3Server
+) -> None:
+    for number in range(9):
+        s3.put(f"{number}", b"x")
+    server.behave(page_keys=4)
+    listing = s3.storage.list()
+    listed = [next(listing)]
+    server.fail(status=400, code="ExpiredToken")
+    listed += listing
+    assert [stored.uri[-1] for stored in listed] == list("012345678")
+
+
+def test_credentials_that_come_later_are_found(
+    stored: S3Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = stored.open()
+    with monkeypatch.context() as without:
+        without.delenv("AWS_ACCESS_KEY_ID")
+        with pytest.raises(CredentialsError, match="found none"):
+            list(storage.list())
+    assert len(list(storage.list())) == 1
+
+
+def test_objects_without_an_etag_are_an_error(
+    stored: S3Store, server: S3Server
+) -> None:
+    planned = stored.find("name")
+    server.hide("ETag")
+    for read in (
+        lambda: stored.storage.get(planned.uri),
+        lambda: stored.storage.get_end(planned.uri, 10),
+        lambda: stored.storage.open(planned, 0, 10),
+    ):
+        with pytest.raises(SourceError, match="an ETag") as caught:
+            read()
+        assert (caught.value.uri, caught.value.found) == (planned.uri, "none")
+
+
+@pytest.mark.parametrize("payer", ["", "requester"])
+def test_the_requester_pays_where_it_agrees(
+    stored: S3Store, server: S3Server, payer: str
+) -> None:
+    storage = stored.open(requester_pays=bool(payer))
+    server.forget()
+    (planned,) = storage.list()
+    storage.get(planned.uri)
+    storage.open(planned, 0, 10).close()
+    assert [request.payer for request in server.requests()] == [payer] * 3
+    assert ("aws_request_payer" in storage.access()) == bool(payer)
+
+
+def test_anonymous_requests_are_not_signed(
+    stored: S3Store, server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = "prefix/name"
+    server.client.put_object_acl(Bucket=stored.bucket, Key=key, ACL="public-read")
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    storage = stored.open(anonymous=True)
+    server.forget()
+    (planned,) = storage.list()
+    assert read_all(storage.open(planned, 0, 10)) == DATA[:10]
+    assert [request.region for request in server.requests()] == ["", ""]
+    assert storage.access()["aws_skip_signature"] == "true"
+    server.refuse(times=None)
+    server.forget()
+    with pytest.raises(CredentialsError):
+        list(storage.list())
+    assert len(server.requests()) == 1  # other credentials would not be used, either
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "message", "found"),
+    [
+        (
+            400,
+            "InvalidRequest",
+            "The object was stored using a form of Server Side Encryption. The correct "
+            "parameters must be provided to retrieve the object.",
+            r"a customer's key \(SSE-C\)",
+        ),
+        (403, "InvalidObjectState", "Not valid for the storage class", "an archived"),
+    ],
+)
+def test_objects_that_cannot_be_read_as_they_are(
+    stored: S3Store, server: S3Server, status: int, code: str, message: str, found: str
+) -> None:
+    planned = stored.find("name")
+    server.fail("name", status=status, code=code, message=message, times=None)
+    with pytest.raises(SourceError, match=found):
+        stored.storage.open(planned, 0, 10)
 
 
 def test_no_credentials(stored: S3Store, monkeypatch: pytest.MonkeyPatch) -> None:
