@@ -24,9 +24,14 @@ if TYPE_CHECKING:
     from sparkcache.config import NodeConfig, ScanConfig
     from sparkcache.node.address import Address
 
+REFUSED_STATUS = 69  # EX_UNAVAILABLE of sysexits.h
 _POLL_S = 0.02
 
 _log = logging.getLogger(__name__)
+
+
+class NodeRefusedError(CacheUnavailable):
+    """No node can run on this machine, and another attempt would fail as well."""
 
 
 def connect(address: Address, config: NodeConfig, scan: ScanConfig) -> socket.socket:
@@ -107,5 +112,6 @@ def _start(
     if status:
         output = address.log.read_bytes()[log_offset:].decode(errors="replace")
         reason = output.strip().rpartition("\n")[2] or "no output"
-        raise CacheUnavailable(f"the node did not start (status {status}): {reason}")
+        kind = NodeRefusedError if status == REFUSED_STATUS else CacheUnavailable
+        raise kind(f"the node did not start (status {status}): {reason}")
     _log.info("node started, in %s", address.directory)

@@ -12,6 +12,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from sparkcache.memory.memfd import create_memfd
 from sparkcache.node.address import Address, require_same_user
 from sparkcache.node.channel import AsyncChannel, PatientChannel
 from sparkcache.node.events import (
@@ -23,6 +24,7 @@ from sparkcache.node.events import (
     TaskMessage,
     Tick,
 )
+from sparkcache.node.launch import REFUSED_STATUS
 from sparkcache.node.lifetime import watch
 from sparkcache.node.loader import fork_loader
 from sparkcache.node.messages import Ended, FromLoader, FromTask, PackedOpen
@@ -47,8 +49,9 @@ def serve(address: Address, config: NodeConfig, executor_pid: int) -> None:
     """Listen, report this by ending the calling process, and serve until the end.
 
     The calling process exits with status 0; the node goes on as a child in a session of
-    its own.
+    its own. Where no node can run, it exits with REFUSED_STATUS.
     """
+    _require_memory()
     listener = address.listen()
     if os.fork():
         os._exit(0)
@@ -216,6 +219,15 @@ class _TaskConnection:
 
     def _on_close(self) -> None:
         self._service.handle(TaskClosed(self._session))
+
+
+def _require_memory() -> None:
+    """End this process if the kernel denies the memory that runs are held in."""
+    try:
+        os.close(create_memfd())
+    except OSError as error:
+        print(f"memfd_create, which the cache needs, fails: {error}", file=sys.stderr)
+        sys.exit(REFUSED_STATUS)
 
 
 def _release_standard_input() -> None:
