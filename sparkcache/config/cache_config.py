@@ -148,7 +148,16 @@ class NodeConfig(_Checked):
     )
     loaders: Loaders = setting(
         0,
-        "Number of loader processes of a node. 0: one per core.",
+        "Maximum of loader processes of a node. They are started as they are needed, "
+        "and end when they are idle. 0: one for each core of the executor that its "
+        "container may use, but at most 8, and not more than loaderMemoryBytes allows.",
+    )
+    loader_memory_bytes: Bytes = setting(
+        0,
+        "Memory that the loaders of a node may keep between loads, beside maxBytes. A "
+        "loader that keeps more than its share is replaced after its load. With "
+        "loaders=0, there are only as many that each can have 192m. 0: 256m for each "
+        "loader.",
     )
     trace: Text = setting(
         None,

@@ -12,4 +12,5 @@ last descriptor and the last mapping are gone.
     segments    the segments of a ring, owned by the node; imports nothing heavy
     memfd       the files in memory that both consist of
     pipe        a run that is streamed instead of kept
+    shared_counters  numbers of a loader that its node reads
 """

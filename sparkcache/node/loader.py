@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from sparkcache.fetch.opener import Opener
     from sparkcache.memory.encoded import EncodedRun
     from sparkcache.memory.segment import WritableSegments
+    from sparkcache.memory.shared_counters import SharedCounters
     from sparkcache.model import Slot
 
 _PR_SET_PDEATHSIG = 1
@@ -50,10 +51,15 @@ _MAX_ON_HEAP_BYTES = 32 << 20  # the maximum that glibc accepts
 _log = logging.getLogger(__name__)
 
 
-def fork_loader(sock: socket.socket) -> int:
+def fork_loader(sock: socket.socket, spent: SharedCounters) -> int:
     """Fork a loader that communicates through a socket; return its pid.
 
     Of the node's descriptors it keeps the socket and the standard streams.
+
+    Args:
+        sock: The loader's end of the connection.
+        spent: Where the loader counts GETs, bytes received and retries.
+
     """
     pid = os.fork()
     if pid:
@@ -63,7 +69,7 @@ def fork_loader(sock: socket.socket) -> int:
         _detach({sock.fileno(), 0, 1, 2})
         _keep_freed_memory()
         gc.freeze()
-        run(sock)
+        run(sock, spent)
         status = 0
     except BrokenChannelError:
         status = 0
@@ -73,9 +79,9 @@ def fork_loader(sock: socket.socket) -> int:
         os._exit(status)
 
 
-def run(sock: socket.socket) -> None:
+def run(sock: socket.socket, spent: SharedCounters) -> None:
     """Serve a node; raises BrokenChannelError when it closes the connection."""
-    loader = _Loader(Channel(sock, ToLoader))
+    loader = _Loader(Channel(sock, ToLoader), spent)
     while True:
         loader.load()
 
@@ -83,14 +89,15 @@ def run(sock: socket.socket) -> None:
 class _Loader:
     """Runs one load after another, and prepares later ones on request."""
 
-    def __init__(self, channel: Channel[ToLoader]) -> None:
+    def __init__(self, channel: Channel[ToLoader], spent: SharedCounters) -> None:
         self._channel = channel
+        self._spent = spent
 
     @cached_property
     def _opener(self) -> Opener:
         from sparkcache.fetch.opener import Opener
 
-        return Opener()
+        return Opener(self._spent.write)
 
     @cached_property
     def _segments(self) -> WritableSegments:

@@ -145,6 +145,13 @@ class ServiceMachine(RuleBasedStateMachine):
     def end(self, data: st.DataObject) -> None:
         data.draw(st.sampled_from(self.world.dying)).end()
 
+    @rule(most=st.integers(0, 3), can_fork=st.booleans(), can_last=st.booleans())
+    def limit_loaders(self, most: int, can_fork: bool, can_last: bool) -> None:
+        processes = self.world.processes
+        processes.most, processes.can_fork = most, can_fork
+        processes.can_last = can_last
+        self.world.tick()
+
     @rule()
     @precondition(lambda self: len(self.world.loaders) < 3)
     def start_loader(self) -> None:
@@ -226,6 +233,7 @@ class ServiceMachine(RuleBasedStateMachine):
         if not hasattr(self, "world"):
             return
         world = self.world
+        world.processes.can_last = True
         if not world.loaders:
             world.loader()
         while True:
