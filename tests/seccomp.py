@@ -12,6 +12,7 @@ import pytest
 
 PIDFD_OPEN = 434
 MEMFD_CREATE = {"x86_64": 319, "aarch64": 279}.get(platform.machine(), -1)
+CLONE = {"x86_64": 56, "aarch64": 220}.get(platform.machine(), -1)
 
 _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER = 38, 22, 2
 _LOAD, _JUMP_IF_EQUAL, _JUMP_IF_ANY_BIT, _RETURN = 0x20, 0x15, 0x45, 0x06

@@ -194,11 +194,11 @@ class ScanConfig(_Checked):
         64 << 20,
         "Approximate size of a Spark partition, as stored.",
     )
-    startup_timeout_s: Seconds = setting(
+    startup_timeout_s: Timeout = setting(
         20,
         "How long a task waits for a node to start.",
     )
-    request_timeout_s: Seconds = setting(
+    request_timeout_s: Timeout = setting(
         120,
         "How long a task waits for a run before it reads without the cache.",
     )

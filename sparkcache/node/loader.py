@@ -11,7 +11,7 @@ import gc
 import logging
 import os
 import signal
-from contextlib import closing, suppress
+from contextlib import closing
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 _PR_SET_PDEATHSIG = 1
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _RETAINED_BYTES = 64 << 20
+_STREAM_TIMEOUT_S = 10.0  # a task that waits for a run reads it at once
 _MAX_ON_HEAP_BYTES = 32 << 20  # the maximum that glibc accepts
 
 _log = logging.getLogger(__name__)
@@ -195,16 +196,28 @@ class _Loader:
             os.close(fd)
 
 
-def _stream(channel: Channel[ToLoader], encoded: EncodedRun) -> None:
-    """Write a run to a pipe whose reader may leave early."""
+def _stream(
+    channel: Channel[ToLoader],
+    encoded: EncodedRun,
+    timeout_s: float = _STREAM_TIMEOUT_S,
+) -> None:
+    """Write a run to a pipe, whose reader may leave early, or read no further."""
     read_end, write_end = os.pipe()
-    # Buffered, because a write interrupted by a signal, even SIGCONT, may be short.
-    with suppress(BrokenPipeError), os.fdopen(write_end, "wb") as sink:
-        try:
-            channel.send(Streamed(), read_end)
-        finally:
-            os.close(read_end)
-        encoded.write(sink)
+    try:
+        channel.send(Streamed(), read_end)
+    except BaseException:
+        os.close(write_end)
+        raise
+    finally:
+        os.close(read_end)
+    from sparkcache.memory.pipe import write_run
+
+    try:
+        write_run(encoded, write_end, timeout_s)
+    except BrokenPipeError:
+        pass
+    except TimeoutError as error:
+        _log.warning("a task does not read the run that it asked for: %s", error)
 
 
 def _detach(keep: set[int]) -> None:
@@ -212,8 +225,10 @@ def _detach(keep: set[int]) -> None:
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    # Not up to the limit of descriptors, which may be huge, or lower than the highest.
+    last = max(int(name) for name in os.listdir("/proc/self/fd"))  # noqa: PTH208
     begins = [fd + 1 for fd in sorted(keep)]
-    ends = [*sorted(keep)[1:], os.sysconf("SC_OPEN_MAX")]
+    ends = [*sorted(keep)[1:], last + 1]
     for begin, end in zip(begins, ends, strict=True):
         if begin < end:  # CPython takes an empty range for all descriptors
             os.closerange(begin, end)

@@ -21,17 +21,20 @@ from sparkcache.node.lifetime import watch
 from sparkcache.node.loader_limits import usable_cores, warn_if_too_large
 from sparkcache.node.loader_pool import LoaderPool
 from sparkcache.node.messages import FromTask, PackedOpen
+from sparkcache.node.node_log import limit_log
 from sparkcache.node.packed_open import unpacked
 from sparkcache.node.reader_session import ReaderSession
 from sparkcache.node.service import Service
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
+    from pathlib import Path
 
     from sparkcache.config import NodeConfig
     from sparkcache.node.events import Event
 
 _TICK_S = 0.5
+_LOG_TICK_S = 5.0
 _RETRY_S = 0.1
 _MAX_IDLE_S = 60.0  # of a loader
 _RESERVED_DESCRIPTORS = 512
@@ -56,12 +59,18 @@ def serve(address: Address, config: NodeConfig, executor_pid: int) -> None:
     server = _Server(loop, listener, config, usable_cores(executor_pid))
     watch(loop, pid=executor_pid, directory=address.executor_dir, on_end=loop.stop)
     loop.add_signal_handler(signal.SIGTERM, loop.stop)
+    _watch_log(loop, address.log)
     try:
         loop.run_forever()
     finally:
         address.remove_socket()
         server.close()
         _log.info("node ended: %s", server.service.metrics())
+
+
+def _watch_log(loop: AbstractEventLoop, log: Path) -> None:
+    limit_log(log)
+    loop.call_later(_LOG_TICK_S, _watch_log, loop, log)
 
 
 class _Server:
