@@ -15,7 +15,7 @@ import msgspec
 
 from sparkcache.errors import CacheUnavailable
 from sparkcache.node.lifetime import executor_pid
-from sparkcache.node.loader_limits import warn_if_too_large
+from sparkcache.node.loader_limits import usable_cores, warn_if_too_large
 
 if TYPE_CHECKING:
     import socket
@@ -116,4 +116,4 @@ def _start(
         kind = NodeRefusedError if status == REFUSED_STATUS else CacheUnavailable
         raise kind(f"the node did not start (status {status}): {reason}")
     _log.info("node started, in %s", address.directory)
-    warn_if_too_large(config, executor_pid())
+    warn_if_too_large(config, usable_cores(executor_pid()))

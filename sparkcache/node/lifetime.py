@@ -64,12 +64,14 @@ def executor_pid() -> int:
     """Return the pid of the JVM that this process works for, or else of its parent.
 
     A Python worker is started by the JVM, or forked by a daemon that the JVM started.
+    In a container, a process may have no parent that it sees: then it is the process
+    itself.
     """
     with suppress(psutil.Error):  # one of them has just ended
         for process in psutil.Process().parents():
             if process.name() == "java":
                 return process.pid
-    return os.getppid()
+    return os.getppid() or os.getpid()
 
 
 def _open_pidfd(pid: int) -> int | None:

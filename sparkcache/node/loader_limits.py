@@ -90,13 +90,18 @@ def executor_cores(command_line: Path) -> int | None:
     return None
 
 
-def warn_if_too_large(config: NodeConfig, executor_pid: int) -> None:
+def warn_if_too_large(config: NodeConfig, cores: int) -> None:
     """Log a warning if the cache and its loaders may exceed the memory that there is.
 
     The kernel would end processes of the executor then.
+
+    Args:
+        config: The node's settings.
+        cores: How many cores the node may use.
+
     """
     limit_bytes = cgroup.memory_limit()
-    limits = loader_limits(config, usable_cores(executor_pid))
+    limits = loader_limits(config, cores)
     if limit_bytes is None or config.max_bytes + limits.size_bytes <= limit_bytes:
         return
     _log.warning(

@@ -55,7 +55,6 @@ def serve(address: Address, config: NodeConfig, executor_pid: int) -> None:
     os.setsid()
     _release_standard_input()
     loop = asyncio.new_event_loop()
-    warn_if_too_large(config, executor_pid)
     server = _Server(loop, listener, config, usable_cores(executor_pid))
     watch(loop, pid=executor_pid, directory=address.executor_dir, on_end=loop.stop)
     loop.add_signal_handler(signal.SIGTERM, loop.stop)
@@ -81,8 +80,10 @@ class _Server:
         config: NodeConfig,
         cores: int,
     ) -> None:
+        warn_if_too_large(config, cores)
         self._loop = loop
         self._listener = listener
+        self._cores = cores
         self._loaders = LoaderPool(loop, config, cores, self._handle)
         self.service = Service(
             config,
@@ -142,6 +143,7 @@ class _Server:
         _TaskConnection(self._loop, self.service, sock)
 
     def _configure(self, config: NodeConfig) -> None:
+        warn_if_too_large(config, self._cores)
         self._loaders.configure(config)
         self._retire_loaders()
 

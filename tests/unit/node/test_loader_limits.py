@@ -240,7 +240,7 @@ from sparkcache.config import NodeConfig
 from sparkcache.node import cgroup, loader_limits
 logging.basicConfig()
 print(cgroup.cpu_limit(), cgroup.memory_limit() >> 20)
-loader_limits.warn_if_too_large(NodeConfig(max_bytes=1 << 30), os.getpid())
+loader_limits.warn_if_too_large(NodeConfig(max_bytes=1 << 30), cores=2)
 """
     done = subprocess.run(
         [sys.executable, "-c", code, *map(str, group)],
@@ -250,7 +250,7 @@ loader_limits.warn_if_too_large(NodeConfig(max_bytes=1 << 30), os.getpid())
         env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
     )
     assert done.stdout.split() == ["1.2", "512"]
-    assert "maxBytes=1g" in done.stderr
+    assert "maxBytes=1g and 2 loaders of up to 256m each" in done.stderr
     assert "more than the 512m of memory" in done.stderr
 
 
