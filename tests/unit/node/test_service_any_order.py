@@ -150,7 +150,7 @@ class ServiceMachine(RuleBasedStateMachine):
         processes = self.world.processes
         processes.most, processes.can_fork = most, can_fork
         processes.can_last = can_last
-        self.world.tick()
+        self._advance(0)
 
     @rule()
     @precondition(lambda self: len(self.world.loaders) < 3)
@@ -207,10 +207,7 @@ class ServiceMachine(RuleBasedStateMachine):
 
     @rule(step_s=st.floats(0, 100))
     def wait(self, step_s: float) -> None:
-        self.world.advance(step_s)
-        for loader in list(self.world.loaders):
-            if loader.is_closed:
-                loader.die()
+        self._advance(step_s)
 
     @invariant()
     def is_in_order(self) -> None:
@@ -255,6 +252,12 @@ class ServiceMachine(RuleBasedStateMachine):
         assert world.service.metrics().runs == 0
         assert world.open_fds == set()
         world.service.stop()
+
+    def _advance(self, step_s: float) -> None:
+        self.world.advance(step_s)
+        for loader in list(self.world.loaders):
+            if loader.is_closed:
+                loader.die()
 
     def _loader(self, data: st.DataObject) -> FakeLoader:
         at = data.draw(st.integers(0, len(self.world.loaders) - 1))
