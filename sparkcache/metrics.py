@@ -125,6 +125,12 @@ class Metrics:
     in_flight_bytes: int = gauge(
         "cache.loads.active.bytes", "Shared memory granted to the loads in progress."
     )
+    loaders: int = gauge("cache.loaders", "Loader processes now.")
+    loader_bytes: int = gauge(
+        "cache.loaders.bytes",
+        "Memory of the loader processes beside shared memory and files. Memory that "
+        "a loader shares with the node that forked it counts in full.",
+    )
     load_s: Histogram = distribution(
         "cache.load.duration",
         "Time from the start of a load to its first run.",

@@ -150,7 +150,16 @@ class NodeConfig(_Checked):
     )
     loaders: Loaders = setting(
         0,
-        "Number of loader processes of a node. 0: one per core.",
+        "Maximum of loader processes of a node. They are started as they are needed, "
+        "and end when they are idle. 0: one for each core of the executor that its "
+        "container may use, but at most 8, and not more than loaderMemoryBytes allows.",
+    )
+    loader_memory_bytes: Bytes = setting(
+        0,
+        "Memory that the loaders of a node may keep between loads, beside maxBytes. A "
+        "loader that keeps more than its share is replaced after its load. With "
+        "loaders=0, there are only as many that each can have 192m. 0: 256m for each "
+        "loader.",
     )
     trace: Text = setting(
         None,
@@ -187,11 +196,11 @@ class ScanConfig(_Checked):
         64 << 20,
         "Approximate size of a Spark partition, as stored.",
     )
-    startup_timeout_s: Seconds = setting(
+    startup_timeout_s: Timeout = setting(
         20,
         "How long a task waits for a node to start.",
     )
-    request_timeout_s: Seconds = setting(
+    request_timeout_s: Timeout = setting(
         120,
         "How long a loader may be silent, and a node, though that never longer than "
         "30 s. The tasks that wait then read without the cache.",

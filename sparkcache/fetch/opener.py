@@ -10,6 +10,7 @@ from sparkcache.fetch.load import begin
 from sparkcache.storage import Traffic, open_storage
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from concurrent.futures import Future
 
     from sparkcache.config import StorageConfig
@@ -23,10 +24,16 @@ class Opener:
     """Requests loads from storages; prepared loads are requested in the background.
 
     A prepared load has sent its request, and its response is ready to be read.
+
+    Args:
+        on_traffic: Called with all counts of `Traffic` whenever one has changed.
+
     """
 
-    def __init__(self) -> None:
-        self._traffic = Traffic()
+    def __init__(
+        self, on_traffic: Callable[[int, int, int], None] | None = None
+    ) -> None:
+        self._traffic = Traffic(on_add=on_traffic)
         self._reported = Traffic()
         self._pool = ThreadPoolExecutor(_THREADS)
         self._prepared: dict[int, Future[ByteStream]] = {}

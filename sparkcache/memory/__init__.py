@@ -10,5 +10,7 @@ last descriptor and the last mapping are gone.
     sealed      a run in a memfd of its own
     segment     runs in a segment: the writer's side, and the reader's
     segments    the segments of a ring, owned by the node; imports nothing heavy
+    memfd       the files in memory that both consist of
     pipe        a run that is streamed instead of kept
+    shared_counters  numbers of a loader that its node reads
 """

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from sparkcache.errors import CacheUnavailable
 from sparkcache.memory.encoded import decode, unavailable_on_error
+from sparkcache.memory.memfd import create_memfd, has_seals
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +31,7 @@ def seal(run: EncodedRun, size_bytes: int) -> int:
 
     The caller owns the descriptor.
     """
-    fd = os.memfd_create("sparkcache", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    fd = create_memfd()
     try:
         file = pa.OSFile(f"/proc/self/fd/{fd}", "wb")
         with pa.BufferedOutputStream(file, _GATHER_BYTES) as sink:
@@ -63,7 +64,7 @@ def map_run(fd: int, size_bytes: int, on_unmap: Callable[[], None]) -> DecodedRu
 
 
 def _require_sealed(fd: int) -> None:
-    if fcntl.fcntl(fd, fcntl.F_GET_SEALS) != _SEALS:
+    if not has_seals(fd, _SEALS):
         raise CacheUnavailable(
             "the node sent a descriptor of memory that is not sealed"
         )

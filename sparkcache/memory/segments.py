@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
 
 from sparkcache.errors import CacheUnavailable
+from sparkcache.memory.memfd import create_memfd, has_seals
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -108,12 +109,12 @@ class Segments:
 
 def require_fixed(fd: int) -> None:
     """Raise CacheUnavailable unless the size of a descriptor's memory is sealed."""
-    if fcntl.fcntl(fd, fcntl.F_GET_SEALS) != _SEALS:
+    if not has_seals(fd, _SEALS):
         raise CacheUnavailable("the node sent a descriptor of memory that may shrink")
 
 
 def _create(size_bytes: int) -> _Segment:
-    fd = os.memfd_create("sparkcache", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    fd = create_memfd()
     try:
         os.ftruncate(fd, size_bytes)
         fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)

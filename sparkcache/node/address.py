@@ -4,6 +4,7 @@
         socket      the node listens here
         lock        held by the process that starts a node
         log         output of the node and its loaders
+        log.1       earlier output, once there is much of it
 
 The path of a socket may have at most 107 bytes; a longer one is reached through a
 descriptor of its directory.

@@ -294,7 +294,12 @@ def _broken(doing: str, error: OSError) -> BrokenChannelError:
 
 
 def _frame(message: Message, fd: int | None) -> bytes:
-    payload = msgspec.msgpack.encode(message)
+    try:
+        payload = msgspec.msgpack.encode(message)
+    except UnicodeEncodeError as error:
+        raise BrokenChannelError(
+            f"{type(message).__name__} has a name that is not UTF-8: {error}"
+        ) from error
     if len(payload) > _MAX_FRAME_BYTES:
         raise BrokenChannelError(
             f"{type(message).__name__} of {len(payload)} bytes, "

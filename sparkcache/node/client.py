@@ -15,7 +15,7 @@ from sparkcache.memory.sealed import map_run
 from sparkcache.memory.segment import MappedSegments
 from sparkcache.node.address import Address, peer_pid
 from sparkcache.node.channel import Channel, SilentPeerError
-from sparkcache.node.launch import connect, suspect
+from sparkcache.node.launch import NodeRefusedError, connect, suspect
 from sparkcache.node.messages import (
     PROTOCOL_VERSION,
     Failed,
@@ -34,6 +34,7 @@ from sparkcache.node.packed_open import packed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from sparkcache.config import NodeConfig
     from sparkcache.connector import DecodedRun
@@ -48,6 +49,9 @@ RunIndex: TypeAlias = tuple[int, int]
 _REPORT_TIMEOUT_S = 10.0
 
 _log = logging.getLogger(__name__)
+
+_without_node: set[Path] = set()
+"""Directories of executors on whose machine no node can run."""
 
 
 def read_scan(
@@ -294,8 +298,12 @@ def _open_node(message: Open) -> NodeReader | None:
     """Connect to the executor's node; None if it cannot be reached."""
     try:
         address = Address.of_this_executor()
+        if address.directory in _without_node:
+            return None  # as logged once
         sock = connect(address, message.settings, message.scan.config)
     except CacheUnavailable as error:
         _log.warning("reading without the cache: %s", str(error))
+        if isinstance(error, NodeRefusedError):
+            _without_node.add(address.directory)
         return None
     return NodeReader(Channel(sock, ToTask), message, peer_pid(sock))

@@ -80,9 +80,20 @@ class LoaderClosed:
 
 @dataclass(frozen=True, slots=True)
 class LoaderEnded:
-    """The process of a loader has ended; comes after `LoaderClosed`."""
+    """The process of a loader has ended; comes after `LoaderClosed`.
+
+    Attributes:
+        loader: The connection it had.
+        gets: GET requests that it has not reported with a load.
+        received_bytes: Bytes that it has received and not reported.
+        retries: Repeated requests that it has not reported.
+
+    """
 
     loader: Peer
+    gets: int = 0
+    received_bytes: int = 0
+    retries: int = 0
 
 
 @dataclass(frozen=True, slots=True)

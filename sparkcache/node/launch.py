@@ -23,6 +23,7 @@ from sparkcache.errors import CacheUnavailable
 from sparkcache.node.address import peer_pid
 from sparkcache.node.channel import Channel
 from sparkcache.node.lifetime import executor_pid
+from sparkcache.node.loader_limits import usable_cores, warn_if_too_large
 from sparkcache.node.messages import GetMetrics, ToTask
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from sparkcache.config import NodeConfig, ScanConfig
     from sparkcache.node.address import Address
 
+REFUSED_STATUS = 69  # EX_UNAVAILABLE of sysexits.h
 _POLL_S = 0.02
 # A node that works sends something twice a second to each task that waits.
 _MAX_SILENCE_S = 30.0
@@ -46,6 +48,10 @@ suspected: set[int] = set()
 
 _not_before_s: dict[str, float] = {}
 """When to try again, by directory, where a node hangs that cannot be ended."""
+
+
+class NodeRefusedError(CacheUnavailable):
+    """No node can run on this machine, and another attempt would fail as well."""
 
 
 def connect(address: Address, config: NodeConfig, scan: ScanConfig) -> socket.socket:
@@ -199,5 +205,7 @@ def _start(
     if status:
         output = address.log.read_bytes()[log_offset:].decode(errors="replace")
         reason = output.strip().rpartition("\n")[2] or "no output"
-        raise CacheUnavailable(f"the node did not start (status {status}): {reason}")
+        kind = NodeRefusedError if status == REFUSED_STATUS else CacheUnavailable
+        raise kind(f"the node did not start (status {status}): {reason}")
     _log.info("node started, in %s", address.directory)
+    warn_if_too_large(config, usable_cores(executor_pid()))

@@ -37,10 +37,15 @@ class LoadQueue:
         """Add a job."""
         self._jobs.append(job)
 
-    def pop(self, loader: Peer) -> LoadJob | None:
+    def put_back(self, job: LoadJob) -> None:
+        """Add a job that is to be the next one."""
+        self._jobs.insert(0, job)
+
+    def pop(self, loader: Peer | None) -> LoadJob | None:
         """Remove and return the next job for an idle loader; None if there is none.
 
-        A loader takes the jobs that it prepared before those that nobody prepares.
+        A loader takes the jobs that it prepared before those that nobody prepares. A
+        loader that does not exist yet, None, takes only the latter.
         """
         jobs = [job for job in self._jobs if job.loader is loader]
         jobs = jobs or [job for job in self._jobs if job.loader is None]

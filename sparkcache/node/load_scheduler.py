@@ -11,6 +11,9 @@ moment, not only after the fact. The scheduler answers:
     Cancel    nobody wants this run or any that follows
     later     the run is far enough ahead of all its readers
 
+The loader that became idle last gets the next job, so that the others stay small and
+can be ended. Another loader is started only if no loader is idle.
+
 While all loaders are busy, queued jobs are prepared by a busy loader, if they are small
 or its present job is nearly done: the loader requests their bytes, so that they start
 without waiting for the storage.
@@ -56,6 +59,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from sparkcache.model import RunKey, Slot
+    from sparkcache.node.events import LoaderEnded
     from sparkcache.node.reader_session import Peer, ReaderSession, RunSpan
     from sparkcache.node.run_store import RunStore
     from sparkcache.node.topic_counts import TopicCounts
@@ -71,6 +75,23 @@ class Demand(Protocol):
 
     def is_near(self, key: RunKey, span: RunSpan, size_bytes: int) -> bool:
         """Return whether a run is in the read-ahead window of a reader."""
+
+
+class Loaders(Protocol):
+    """The processes of loaders."""
+
+    def can_start(self) -> bool:
+        """Return whether another loader may be started now."""
+
+    def start(self) -> Peer | None:
+        """Start another loader and return it; None if that fails."""
+
+    def release(self, peer: Peer) -> bool:
+        """Return whether a loader may begin another load; otherwise end it."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory of all loaders."""
 
 
 class LoadedRun(NamedTuple):
@@ -92,17 +113,20 @@ class LoadScheduler:
         counts: Counter[str],
         topics: TopicCounts,
         now: Callable[[], float],
+        loaders: Loaders | None = None,
     ) -> None:
+        self._loaders = loaders
         self._store = store
         self._demand = demand
         self._count = counts
         self._topics = topics
         self._now = now
-        self._idle: list[Peer] = []
+        self._idle: dict[Peer, float] = {}  # since when, in this order
         self._busy: dict[Peer, LoadJob] = {}
         self._queue = LoadQueue()
         self._by_key: dict[RunKey, tuple[LoadJob, int]] = {}
         self._dying: dict[Peer, Slot] = {}
+        self._last_topics: dict[Peer, str] = {}  # of the loaders' latest loads
         self._offsets = Offsets()
         self._numbers = count()
         self._last_heard_s = now()
@@ -159,11 +183,12 @@ class LoadScheduler:
 
     def dispatch(self) -> None:
         """Give jobs to idle loaders, and answer loaders that can be answered."""
-        for peer in list(self._idle):
+        for peer in reversed(list(self._idle)):
             job = self._next_job(peer)
             if job is not None:
-                self._idle.remove(peer)
+                del self._idle[peer]
                 self._start(peer, job)
+        self._start_loaders()
         for peer, job in self._queue.prepare(self._busy):
             scan = job.scan
             peer.send(Prepare(job.number, scan.root, scan.storage, job.load))
@@ -197,7 +222,7 @@ class LoadScheduler:
 
     def loader_ready(self, peer: Peer) -> None:
         """Add a new loader that waits for work."""
-        self._idle.append(peer)
+        self._idle[peer] = self._now()
 
     def decoded(self, peer: Peer, message: Decoded) -> RunKey:
         """Record a decoded run; its loader waits for Grant, Deny or Cancel.
@@ -247,12 +272,12 @@ class LoadScheduler:
     def ended(self, peer: Peer, message: Ended) -> None:
         """Make a loader idle whose load is over."""
         job = self._heard_from(peer)
-        topic = self._topics.for_topic(job.load.ledger.topic)
-        topic.gets += message.gets
-        topic.received_bytes += message.received_bytes
-        self._count["retries"] += message.retries
+        self._spend(peer, message)
         del self._busy[peer]
-        self._idle.append(peer)
+        if self._loaders is None or self._loaders.release(peer):
+            self._idle[peer] = job.last_heard_s
+        else:
+            self._queue.release(peer)
         self._give_up(job, Refused("the load ended before the requested run"))
 
     def failed(self, peer: Peer, message: Failed) -> None:
@@ -267,8 +292,7 @@ class LoadScheduler:
 
     def loader_closed(self, peer: Peer) -> None:
         """Remove a loader. It may still write to the memory it was granted."""
-        if peer in self._idle:
-            self._idle.remove(peer)
+        self._idle.pop(peer, None)
         self._queue.release(peer)
         job = self._busy.pop(peer, None)
         if job is None:
@@ -279,15 +303,25 @@ class LoadScheduler:
             self._dying[peer] = job.granted
         self._give_up(job, Refused("the loader of the requested run died"))
 
-    def loader_ended(self, peer: Peer) -> None:
-        """Release the memory granted to a loader whose process has ended."""
-        slot = self._dying.pop(peer, None)
+    def loader_ended(self, event: LoaderEnded) -> None:
+        """Release the memory granted to a loader whose process has ended.
+
+        What it has fetched in vain is counted.
+        """
+        slot = self._dying.pop(event.loader, None)
         if slot is not None:
             self._store.unreserve(slot)
+        self._spend(event.loader, event)
+        self._last_topics.pop(event.loader, None)
 
-    def retire(self) -> Peer | None:
-        """Remove and return an idle loader; None if all are busy."""
-        return self._idle.pop() if self._idle else None
+    def retire(self, idle_s: float) -> Peer | None:
+        """Remove and return the loader that is idle for longest, if for so long."""
+        for peer, since_s in self._idle.items():
+            if self._now() - since_s < idle_s:
+                break
+            del self._idle[peer]
+            return peer
+        return None
 
     def unmap(self, segments: tuple[int, ...]) -> None:
         """Tell the loaders which segments the ring has dropped."""
@@ -300,12 +334,18 @@ class LoadScheduler:
 
     def metrics(self) -> dict[str, Any]:
         """Return what is under way and how long loads take, by names of `Metrics`."""
-        return {"in_flight": len(self._busy), "load_s": self._load_s.histogram()}
+        return {
+            "in_flight": len(self._busy),
+            "loaders": len(self._idle) + len(self._busy),
+            "loader_bytes": 0 if self._loaders is None else self._loaders.size_bytes,
+            "load_s": self._load_s.histogram(),
+        }
 
     def check(self) -> None:
         """Assert the invariants, which hold after `dispatch`. For tests."""
         jobs = list(self._jobs())
-        assert not set(self._idle) & self._busy.keys()
+        assert not self._idle.keys() & self._busy.keys()
+        assert list(self._idle.values()) == sorted(self._idle.values())
         for key, (job, index) in self._by_key.items():
             assert job in jobs
             assert job.key(index) == key
@@ -326,8 +366,23 @@ class LoadScheduler:
         yield from self._busy.values()
         yield from self._queue
 
-    def _next_job(self, peer: Peer) -> LoadJob | None:
-        """Take the next wanted job off the queue; drop unwanted ones."""
+    def _start_loaders(self) -> None:
+        """Start loaders for the queued jobs that no loader prepares."""
+        while self._loaders is not None and self._loaders.can_start():
+            job = self._next_job(None)
+            if job is None:
+                return
+            peer = self._loaders.start()
+            if peer is None:
+                self._queue.put_back(job)
+                return
+            self._start(peer, job)
+
+    def _next_job(self, peer: Peer | None) -> LoadJob | None:
+        """Take the next wanted job off the queue; drop unwanted ones.
+
+        Without a loader, it is one that no loader prepares.
+        """
         while (job := self._queue.pop(peer)) is not None:
             if job.is_awaited() or self._demand.is_wanted(job.span()):
                 return job
@@ -336,8 +391,17 @@ class LoadScheduler:
                 job.loader.send(Forget(job.number))
         return None
 
+    def _spend(self, peer: Peer, spent: Ended | LoaderEnded) -> None:
+        """Count requests to the storage, for the topic that the loader read last."""
+        if peer in self._last_topics:
+            topic = self._topics.for_topic(self._last_topics[peer])
+            topic.gets += spent.gets
+            topic.received_bytes += spent.received_bytes
+            self._count["retries"] += spent.retries
+
     def _start(self, peer: Peer, job: LoadJob) -> None:
         self._busy[peer] = job
+        self._last_topics[peer] = job.load.ledger.topic
         self._topics.for_topic(job.load.ledger.topic).loads += 1
         job.begun_s = job.last_heard_s = self._now()
         scan = job.scan

@@ -11,7 +11,7 @@ import gc
 import logging
 import os
 import signal
-from contextlib import closing, suppress
+from contextlib import closing
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
@@ -41,20 +41,27 @@ if TYPE_CHECKING:
     from sparkcache.fetch.opener import Opener
     from sparkcache.memory.encoded import EncodedRun
     from sparkcache.memory.segment import WritableSegments
+    from sparkcache.memory.shared_counters import SharedCounters
     from sparkcache.model import Slot
 
 _PR_SET_PDEATHSIG = 1
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _RETAINED_BYTES = 64 << 20
+_STREAM_TIMEOUT_S = 10.0  # a task that waits for a run reads it at once
 _MAX_ON_HEAP_BYTES = 32 << 20  # the maximum that glibc accepts
 
 _log = logging.getLogger(__name__)
 
 
-def fork_loader(sock: socket.socket) -> int:
+def fork_loader(sock: socket.socket, spent: SharedCounters) -> int:
     """Fork a loader that communicates through a socket; return its pid.
 
     Of the node's descriptors it keeps the socket and the standard streams.
+
+    Args:
+        sock: The loader's end of the connection.
+        spent: Where the loader counts GETs, bytes received and retries.
+
     """
     pid = os.fork()
     if pid:
@@ -64,7 +71,7 @@ def fork_loader(sock: socket.socket) -> int:
         _detach({sock.fileno(), 0, 1, 2})
         _keep_freed_memory()
         gc.freeze()
-        run(sock)
+        run(sock, spent)
         status = 0
     except BrokenChannelError:
         status = 0
@@ -74,9 +81,9 @@ def fork_loader(sock: socket.socket) -> int:
         os._exit(status)
 
 
-def run(sock: socket.socket) -> None:
+def run(sock: socket.socket, spent: SharedCounters) -> None:
     """Serve a node; raises BrokenChannelError when it closes the connection."""
-    loader = _Loader(Channel(sock, ToLoader))
+    loader = _Loader(Channel(sock, ToLoader), spent)
     while True:
         loader.load()
 
@@ -84,14 +91,15 @@ def run(sock: socket.socket) -> None:
 class _Loader:
     """Runs one load after another, and prepares later ones on request."""
 
-    def __init__(self, channel: Channel[ToLoader]) -> None:
+    def __init__(self, channel: Channel[ToLoader], spent: SharedCounters) -> None:
         self._channel = channel
+        self._spent = spent
 
     @cached_property
     def _opener(self) -> Opener:
         from sparkcache.fetch.opener import Opener
 
-        return Opener()
+        return Opener(self._spent.write)
 
     @cached_property
     def _segments(self) -> WritableSegments:
@@ -184,16 +192,28 @@ class _Loader:
             os.close(fd)
 
 
-def _stream(channel: Channel[ToLoader], encoded: EncodedRun) -> None:
-    """Write a run to a pipe whose reader may leave early."""
+def _stream(
+    channel: Channel[ToLoader],
+    encoded: EncodedRun,
+    timeout_s: float = _STREAM_TIMEOUT_S,
+) -> None:
+    """Write a run to a pipe, whose reader may leave early, or read no further."""
     read_end, write_end = os.pipe()
-    # Buffered, because a write interrupted by a signal, even SIGCONT, may be short.
-    with suppress(BrokenPipeError), os.fdopen(write_end, "wb") as sink:
-        try:
-            channel.send(Streamed(), read_end)
-        finally:
-            os.close(read_end)
-        encoded.write(sink)
+    try:
+        channel.send(Streamed(), read_end)
+    except BaseException:
+        os.close(write_end)
+        raise
+    finally:
+        os.close(read_end)
+    from sparkcache.memory.pipe import write_run
+
+    try:
+        write_run(encoded, write_end, timeout_s)
+    except BrokenPipeError:
+        pass
+    except TimeoutError as error:
+        _log.warning("a task does not read the run that it asked for: %s", error)
 
 
 def _detach(keep: set[int]) -> None:
@@ -201,8 +221,10 @@ def _detach(keep: set[int]) -> None:
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    # Not up to the limit of descriptors, which may be huge, or lower than the highest.
+    last = max(int(name) for name in os.listdir("/proc/self/fd"))  # noqa: PTH208
     begins = [fd + 1 for fd in sorted(keep)]
-    ends = [*sorted(keep)[1:], os.sysconf("SC_OPEN_MAX")]
+    ends = [*sorted(keep)[1:], last + 1]
     for begin, end in zip(begins, ends, strict=True):
         if begin < end:  # CPython takes an empty range for all descriptors
             os.closerange(begin, end)

@@ -12,32 +12,31 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from sparkcache.memory.memfd import create_memfd
 from sparkcache.node.address import Address, require_same_user
-from sparkcache.node.channel import AsyncChannel, PatientChannel
-from sparkcache.node.events import (
-    LoaderClosed,
-    LoaderEnded,
-    LoaderMessage,
-    LoaderReady,
-    TaskClosed,
-    TaskMessage,
-    Tick,
-)
+from sparkcache.node.channel import PatientChannel
+from sparkcache.node.events import TaskClosed, TaskMessage, Tick
+from sparkcache.node.launch import REFUSED_STATUS
 from sparkcache.node.lifetime import watch
-from sparkcache.node.loader import fork_loader
-from sparkcache.node.messages import Ended, FromLoader, FromTask, PackedOpen
+from sparkcache.node.loader_limits import usable_cores, warn_if_too_large
+from sparkcache.node.loader_pool import LoaderPool
+from sparkcache.node.messages import FromTask, PackedOpen
+from sparkcache.node.node_log import limit_log
 from sparkcache.node.packed_open import unpacked
 from sparkcache.node.reader_session import ReaderSession
 from sparkcache.node.service import Service
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
+    from pathlib import Path
 
     from sparkcache.config import NodeConfig
-    from sparkcache.node.reader_session import Peer
+    from sparkcache.node.events import Event
 
 _TICK_S = 0.5
+_LOG_TICK_S = 5.0
 _RETRY_S = 0.1
+_MAX_IDLE_S = 60.0  # of a loader
 _RESERVED_DESCRIPTORS = 512
 
 _log = logging.getLogger(__name__)
@@ -47,8 +46,9 @@ def serve(address: Address, config: NodeConfig, executor_pid: int) -> None:
     """Listen, report this by ending the calling process, and serve until the end.
 
     The calling process exits with status 0; the node goes on as a child in a session of
-    its own.
+    its own. Where no node can run, it exits with REFUSED_STATUS.
     """
+    _require_memory()
     listener = address.listen()
     if os.fork():
         os._exit(0)
@@ -56,10 +56,11 @@ def serve(address: Address, config: NodeConfig, executor_pid: int) -> None:
     os.setsid()
     _release_standard_input()
     loop = asyncio.new_event_loop()
-    server = _Server(loop, listener, config)
+    server = _Server(loop, listener, config, usable_cores(executor_pid))
     _watch_socket(loop, address)
     watch(loop, pid=executor_pid, directory=address.executor_dir, on_end=loop.stop)
     loop.add_signal_handler(signal.SIGTERM, loop.stop)
+    _watch_log(loop, address.log)
     try:
         loop.run_forever()
     finally:
@@ -68,23 +69,34 @@ def serve(address: Address, config: NodeConfig, executor_pid: int) -> None:
         _log.info("node ended: %s", server.service.metrics())
 
 
+def _watch_log(loop: AbstractEventLoop, log: Path) -> None:
+    limit_log(log)
+    loop.call_later(_LOG_TICK_S, _watch_log, loop, log)
+
+
 class _Server:
     def __init__(
-        self, loop: AbstractEventLoop, listener: socket.socket, config: NodeConfig
+        self,
+        loop: AbstractEventLoop,
+        listener: socket.socket,
+        config: NodeConfig,
+        cores: int,
     ) -> None:
+        warn_if_too_large(config, cores)
         self._loop = loop
         self._listener = listener
-        self._loaders: dict[Peer, int] = {}
-        self._dying: dict[int, Peer] = {}
+        self._cores = cores
+        self._loaders = LoaderPool(loop, config, cores, self._handle)
         self.service = Service(
             config,
             max_runs=_max_runs(),
             now=loop.time,
             close_fd=os.close,
-            on_configure=self._adjust_loaders,
+            on_configure=self._configure,
+            loaders=self._loaders,
             name=f"{os.getpid()}-{time.time_ns():x}",
         )
-        self._adjust_loaders(config)
+        self._loaders.ensure_one()
         listener.setblocking(False)
         self._listen()
         self._tick()
@@ -93,14 +105,16 @@ class _Server:
     def close(self) -> None:
         self.service.stop()
         self._listener.close()
-        for pid in self._loaders.values():
-            os.kill(pid, signal.SIGKILL)
+        self._loaders.close()
+
+    def _handle(self, event: Event) -> None:
+        self.service.handle(event)
 
     def _tick(self) -> None:
         self._loop.call_later(_TICK_S, self._tick)
         self.service.handle(Tick())
-        for pid in list(self._dying):
-            self._reap(pid)
+        self._loaders.reap()
+        self._retire_loaders()
 
     def _expire(self) -> None:
         again_s = _TICK_S
@@ -130,69 +144,24 @@ class _Server:
             return
         _TaskConnection(self._loop, self.service, sock)
 
-    def _adjust_loaders(self, config: NodeConfig) -> None:
-        target = config.loaders or len(os.sched_getaffinity(0))
-        while len(self._loaders) < target:
-            try:
-                self._start_loader()
-            except OSError as error:
-                _log.warning("could not start a loader: %s", error)
-                self._loop.call_later(_RETRY_S, self._restart_loaders)
-                break
-        while len(self._loaders) > target:
-            peer = self.service.retire_loader()
-            if peer is None:
-                break  # all are busy: one is retired when its load has ended
-            peer.close()
-            self._kill(self._loaders.pop(peer), peer)
+    def _configure(self, config: NodeConfig) -> None:
+        warn_if_too_large(config, self._cores)
+        self._loaders.configure(config)
+        self._retire_loaders()
 
-    def _start_loader(self) -> None:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        with theirs:
-            try:
-                pid = fork_loader(theirs)
-            except OSError:
-                ours.close()
-                raise
-        channel: AsyncChannel[FromLoader] = AsyncChannel(
-            self._loop,
-            ours,
-            FromLoader,
-            on_message=lambda message, fd: self._on_loader_message(
-                channel, message, fd
-            ),
-            on_close=lambda: self._on_loader_close(channel),
-        )
-        self._loaders[channel] = pid
-        self.service.handle(LoaderReady(channel))
+    def _retire_loaders(self) -> None:
+        """End idle loaders: those beyond the limit, and those idle for long."""
+        while self._loaders.has_surplus() and self._retire_loader():
+            pass  # busy ones end after their loads
+        while len(self._loaders) > 1 and self._retire_loader(_MAX_IDLE_S):
+            pass
 
-    def _on_loader_message(
-        self, loader: Peer, message: FromLoader, fd: int | None
-    ) -> None:
-        self.service.handle(LoaderMessage(loader, message, fd))
-        if isinstance(message, Ended):
-            self._adjust_loaders(self.service.config)
-
-    def _on_loader_close(self, peer: Peer) -> None:
-        pid = self._loaders.pop(peer, None)
-        if pid is None:
-            return  # retired
-        self.service.handle(LoaderClosed(peer))
-        self._kill(pid, peer)
-        # Later, so that a loader that dies at once does not keep the node busy.
-        self._loop.call_later(_RETRY_S, self._restart_loaders)
-
-    def _restart_loaders(self) -> None:
-        self._adjust_loaders(self.service.config)
-
-    def _kill(self, pid: int, peer: Peer) -> None:
-        os.kill(pid, signal.SIGKILL)  # no other process has this pid until it is reaped
-        self._dying[pid] = peer
-        self._reap(pid)
-
-    def _reap(self, pid: int) -> None:
-        if os.waitpid(pid, os.WNOHANG)[0]:
-            self.service.handle(LoaderEnded(self._dying.pop(pid)))
+    def _retire_loader(self, idle_s: float = 0.0) -> bool:
+        """End the loader that is idle for longest, if it is for so long."""
+        peer = self.service.retire_loader(idle_s)
+        if peer is not None:
+            self._loaders.end(peer)
+        return peer is not None
 
 
 class _TaskConnection:
@@ -227,6 +196,15 @@ def _watch_socket(loop: AbstractEventLoop, address: Address) -> None:
     else:
         _log.warning("the node ends: its socket was removed or replaced")
         loop.stop()
+
+
+def _require_memory() -> None:
+    """End this process if the kernel denies the memory that runs are held in."""
+    try:
+        os.close(create_memfd())
+    except OSError as error:
+        print(f"memfd_create, which the cache needs, fails: {error}", file=sys.stderr)
+        sys.exit(REFUSED_STATUS)
 
 
 def _release_standard_input() -> None:

@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from sparkcache.metrics import Metrics, TopicMetrics
     from sparkcache.model import RunKey
     from sparkcache.node.events import Event, TaskRequest
+    from sparkcache.node.load_scheduler import Loaders
     from sparkcache.node.messages import FromLoader
     from sparkcache.node.reader_session import Peer, ReaderSession
 
@@ -87,6 +88,7 @@ class Service:
         now: The time in seconds from any origin; never decreases.
         close_fd: Closes a descriptor.
         on_configure: Called with every change of the settings.
+        loaders: The loaders' processes; None if they come as LoaderReady alone.
         recorder: Records events to a trace if the settings ask for it.
         name: Name that distinguishes the nodes of one executor.
 
@@ -100,6 +102,7 @@ class Service:
         now: Callable[[], float],
         close_fd: Callable[[int], None],
         on_configure: Callable[[NodeConfig], None] = lambda _: None,
+        loaders: Loaders | None = None,
         recorder: Recorder | None = None,
         name: str = "",
     ) -> None:
@@ -124,7 +127,12 @@ class Service:
         )
         self._readers = Readers(config, self._store)
         self._loads = LoadScheduler(
-            self._store, self._readers, self._counts.loads, self._counts.topics, now
+            self._store,
+            self._readers,
+            self._counts.loads,
+            self._counts.topics,
+            now,
+            loaders,
         )
         self._ahead = ReadAhead(self._readers, self._store, self._loads)
         self._requests = RequestHandler(
@@ -155,7 +163,7 @@ class Service:
             case LoaderClosed():
                 self._loads.loader_closed(event.loader)
             case LoaderEnded():
-                self._loads.loader_ended(event.loader)
+                self._loads.loader_ended(event)
             case Tick():
                 self._on_tick()
         self._loads.dispatch()
@@ -334,9 +342,9 @@ class Service:
             self._loads.unmap(freed)
         return more_is_overdue
 
-    def retire_loader(self) -> Peer | None:
-        """Remove and return an idle loader; None if all are busy."""
-        return self._loads.retire()
+    def retire_loader(self, idle_s: float = 0.0) -> Peer | None:
+        """Remove and return the loader that is idle for longest, if for so long."""
+        return self._loads.retire(idle_s)
 
     def stop(self) -> None:
         """End the node: close the trace and release all segments."""

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from threading import Lock
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @dataclass(slots=True)
@@ -14,12 +18,16 @@ class Traffic:
         gets: Requests for the content of an object.
         received_bytes: Bytes of content that arrived.
         retries: Requests that were repeated.
+        on_add: Called with all three counts whenever one has changed, if set.
 
     """
 
     gets: int = 0
     received_bytes: int = 0
     retries: int = 0
+    on_add: Callable[[int, int, int], None] | None = field(
+        default=None, repr=False, compare=False
+    )
     _lock: Lock = field(default_factory=Lock, repr=False, compare=False)
 
     def add(self, *, gets: int = 0, received_bytes: int = 0, retries: int = 0) -> None:
@@ -28,6 +36,8 @@ class Traffic:
             self.gets += gets
             self.received_bytes += received_bytes
             self.retries += retries
+            if self.on_add is not None:
+                self.on_add(self.gets, self.received_bytes, self.retries)
 
     def __sub__(self, earlier: Traffic) -> Traffic:
         return Traffic(

@@ -276,7 +276,7 @@ def serve(listener: Any, answer: Path) -> None:
     """Be that node; in the end answer what it has spent since the signal."""
     loop = asyncio.new_event_loop()
     config = replace(LONG, engine="ring", max_bytes=RING_BYTES)
-    server = server_module._Server(loop, listener, config)
+    server = server_module._Server(loop, listener, config, cores=1)
     store = server.service._store
     keys = iter(core.keys_of(TOPICS_HELD))
     while not store._runs.counters.evicted_by_ring:

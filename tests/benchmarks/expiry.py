@@ -285,7 +285,7 @@ def serve(listener: Any) -> None:
     """Be that node."""
     server_module._max_runs = lambda: 2 * MILLION
     loop = asyncio.new_event_loop()
-    server = server_module._Server(loop, listener, LONG.node)
+    server = server_module._Server(loop, listener, LONG.node, cores=1)
     server.service._store._close_fd = lambda _: None
     fill(server.service, [0] * MILLION, PAGE)
     loop.add_signal_handler(signal.SIGTERM, loop.stop)

@@ -179,15 +179,39 @@ def test_an_object_that_is_gone_is_an_error(executor: Executor, tmp_path: Path) 
 @EITHER_ENGINE
 def test_settings_of_a_later_stage_reach_the_node(executor: Executor) -> None:
     digest(executor.read(1))
-    digest(
-        executor.read(2, config=replace(executor.config, loaders=3, max_bytes=300_000))
-    )
-    until(lambda: len(processes(executor)) == 4)
+    config = replace(executor.config, loaders=3, max_bytes=300_000)
+    scan = executor.scan()
+    readings = [
+        executor.read(2, replace(scan, slices=(run_slice,)), config)
+        for run_slice in (scan.slices[0], scan.slices[-1])
+    ]
+    for reading in readings:
+        next(reading)
+    assert len(processes(executor)) == 3  # the second load did not wait
     assert 0 < executor.metrics().held_bytes <= 300_000
+    assert executor.metrics().loaders == 2
+    assert executor.metrics().loader_bytes > 0
+    for reading in readings:
+        digest(reading)
     digest(executor.read(1))
-    assert len(processes(executor)) == 4
+    assert len(processes(executor)) == 3
     digest(executor.read(3))
     until(lambda: len(processes(executor)) == 2)
+
+
+def test_loaders_that_keep_too_much_memory_are_replaced(executor: Executor) -> None:
+    config = replace(executor.config, loader_memory_bytes=1)
+    scan = executor.scan()
+    ends = replace(scan, slices=(scan.slices[0], scan.slices[-1]))
+    reading = executor.read(scan=ends, config=config)
+    first = [next(reading)]
+    node, loader = processes(executor)
+    without = replace(config, enabled=False)
+    content = digest(executor.read(scan=ends, config=without))
+    assert digest([*first, *reading]) == content
+    until(lambda: loader not in processes(executor))
+    assert processes(executor)[:1] == [node]
+    assert executor.metrics().failures == 0
 
 
 @pytest.mark.parametrize(

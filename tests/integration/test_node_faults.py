@@ -16,7 +16,13 @@ from sparkcache.model import Extent, ReadToken, Run
 from sparkcache.node.channel import BrokenChannelError, Channel
 from sparkcache.node.messages import PROTOCOL_VERSION, PackedOpen, PackedSlice, ToTask
 from tests.integration.executor import DEADLINE_S, TOPIC, Executor, digest, until
-from tests.integration.nodes import EITHER_ENGINE, RUNS, only_warning, processes
+from tests.integration.nodes import (
+    EITHER_ENGINE,
+    RUNS,
+    only_warning,
+    processes,
+    stored_bytes,
+)
 
 
 @EITHER_ENGINE
@@ -250,3 +256,18 @@ def test_a_request_for_a_missing_ledger_ends_the_connection(
     loads = executor.metrics().loads
     assert digest(executor.read(1)) == content
     assert executor.metrics().loads == loads
+
+
+def test_what_a_killed_loader_has_fetched_is_counted(
+    executor: Executor, content: str
+) -> None:
+    """The bytes arrive once more, so that nothing is saved by the cache."""
+    reading = executor.read()
+    first = [next(reading)]
+    loader = processes(executor)[1]
+    until(lambda: executor.metrics().held_bytes > 0)
+    os.kill(loader, signal.SIGKILL)
+    assert digest([*first, *reading]) == content
+    until(lambda: loader not in processes(executor))
+    until(lambda: executor.metrics().gets > 6)
+    assert executor.metrics().received_bytes > stored_bytes(executor)

@@ -13,7 +13,7 @@ from dataclasses import replace
 import pytest
 
 from tests.integration.executor import Executor, digest, until
-from tests.integration.nodes import RUNS, processes
+from tests.integration.nodes import RUNS, only_warning, processes
 
 
 def test_a_node_ends_with_its_directory(executor: Executor) -> None:
@@ -71,3 +71,15 @@ def test_a_node_is_reached_however_long_its_path_is(
     executor = replace(executor, directory=directory)
     assert digest(executor.read()) == content
     assert executor.metrics().requests == RUNS
+
+
+def test_a_topic_whose_path_is_not_utf_8_is_read_without_the_node(
+    executor: Executor, content: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = executor.directory / os.fsdecode(b"not-utf-8-\xff")
+    topic.symlink_to(executor.topic)
+    executor = replace(executor, topic=topic)
+    without = replace(executor.config, enabled=False)
+    digest_without = digest(executor.read(config=without))
+    assert digest(executor.read()) == digest_without == content
+    assert "a name that is not UTF-8" in only_warning(caplog)

@@ -250,6 +250,8 @@ def test_a_line_without_a_value(conf_file: Callable[[str], Path]) -> None:
         ({"runBytes": ""}, "runBytes", "''", "a size such as 512m"),
         ({"storageTimeout": "soon"}, "storageTimeout", "'soon'", "such as 10s"),
         ({"storageTimeout": "0"}, "storageTimeout", "0s", "0.001s"),
+        ({"requestTimeout": "0s"}, "requestTimeout", "0s", "0.001s"),
+        ({"startupTimeout": "0"}, "startupTimeout", "0s", "0.001s"),
         ({"storageAttempts": "x"}, "storageAttempts", "'x'", "a whole number"),
         ({"storageAttempts": "1.5"}, "storageAttempts", "'1.5'", "a whole number"),
         ({"storageAttempts": "0"}, "storageAttempts", "0", "at least 1"),

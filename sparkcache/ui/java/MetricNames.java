@@ -22,6 +22,8 @@ final class MetricNames {
     "cache.pinned.bytes",
     "cache.loads.active",
     "cache.loads.active.bytes",
+    "cache.loaders",
+    "cache.loaders.bytes",
     "cache.prefetches.unread",
     "cache.limit.bytes");
 }

@@ -126,7 +126,7 @@ class FakeLoader(FakePeer):
         self._is_asking = False
         self.prepared: set[int] = set()
         self.segments: set[Segment] = set()
-        world.service.handle(LoaderReady(self))
+        world.loaders.append(self)
 
     def step(self) -> bool:
         """Say one thing to the node, if there is one to say."""
@@ -243,6 +243,42 @@ class FakeLoader(FakePeer):
     def _end(self) -> None:
         self._start = None
         self.report(Ended(1, 0, 0))
+
+
+class FakeLoaders:
+    """Starts loaders, as long as it can.
+
+    Attributes:
+        most: How many loaders there may be; 0 at first.
+        can_fork: Whether loaders can be started.
+        can_last: Whether a loader may begin another load.
+
+    """
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.most = 0
+        self.can_fork = True
+        self.can_last = True
+
+    def can_start(self) -> bool:
+        return len(self._world.loaders) < self.most
+
+    def start(self) -> FakeLoader | None:
+        if self.can_fork:
+            return FakeLoader(self._world)
+        self.most = 0  # for a while
+        return None
+
+    def release(self, peer: object) -> bool:
+        if not self.can_last:
+            assert isinstance(peer, FakeLoader)
+            self._world.loaders.remove(peer)
+        return self.can_last
+
+    @property
+    def size_bytes(self) -> int:
+        return SIZE * len(self._world.loaders)
 
 
 class Reader(FakePeer):
@@ -392,11 +428,13 @@ class World:
     def __post_init__(self) -> None:
         self._fds = count()
         self._stages = count()
+        self.processes = FakeLoaders(self)
         self.service = Service(
             self.config.node,
             max_runs=self.max_runs,
             now=self._now,
             close_fd=self._close,
+            loaders=self.processes,
         )
 
     def create(self) -> int:
@@ -423,7 +461,7 @@ class World:
 
     def loader(self) -> FakeLoader:
         loader = FakeLoader(self)
-        self.loaders.append(loader)
+        self.service.handle(LoaderReady(loader))
         return loader
 
     def reader(
@@ -469,7 +507,7 @@ class World:
 
     def settle(self) -> None:
         """Let the loaders do what they can do."""
-        while any([loader.step() for loader in self.loaders]):  # noqa: C419 - all
+        while any([loader.step() for loader in list(self.loaders)]):  # noqa: C419 - all
             self.service.check()
 
     def read(self, reader: Reader) -> list[Message]:

@@ -145,6 +145,13 @@ class ServiceMachine(RuleBasedStateMachine):
     def end(self, data: st.DataObject) -> None:
         data.draw(st.sampled_from(self.world.dying)).end()
 
+    @rule(most=st.integers(0, 3), can_fork=st.booleans(), can_last=st.booleans())
+    def limit_loaders(self, most: int, can_fork: bool, can_last: bool) -> None:
+        processes = self.world.processes
+        processes.most, processes.can_fork = most, can_fork
+        processes.can_last = can_last
+        self._advance(0)
+
     @rule()
     @precondition(lambda self: len(self.world.loaders) < 3)
     def start_loader(self) -> None:
@@ -200,10 +207,7 @@ class ServiceMachine(RuleBasedStateMachine):
 
     @rule(step_s=st.floats(0, 100))
     def wait(self, step_s: float) -> None:
-        self.world.advance(step_s)
-        for loader in list(self.world.loaders):
-            if loader.is_closed:
-                loader.die()
+        self._advance(step_s)
 
     @invariant()
     def is_in_order(self) -> None:
@@ -226,6 +230,7 @@ class ServiceMachine(RuleBasedStateMachine):
         if not hasattr(self, "world"):
             return
         world = self.world
+        world.processes.can_last = True
         if not world.loaders:
             world.loader()
         while True:
@@ -247,6 +252,12 @@ class ServiceMachine(RuleBasedStateMachine):
         assert world.service.metrics().runs == 0
         assert world.open_fds == set()
         world.service.stop()
+
+    def _advance(self, step_s: float) -> None:
+        self.world.advance(step_s)
+        for loader in list(self.world.loaders):
+            if loader.is_closed:
+                loader.die()
 
     def _loader(self, data: st.DataObject) -> FakeLoader:
         at = data.draw(st.integers(0, len(self.world.loaders) - 1))

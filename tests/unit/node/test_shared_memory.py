@@ -21,7 +21,7 @@ import pytest
 from sparkcache.connector import DecodedRun
 from sparkcache.errors import CacheUnavailable
 from sparkcache.memory.encoded import EncodedRun
-from sparkcache.memory.pipe import read_run
+from sparkcache.memory.pipe import read_run, write_run
 from sparkcache.memory.sealed import map_run, seal
 from sparkcache.model import Loss
 from sparkcache.node.loader import _stream
@@ -273,3 +273,24 @@ def test_a_loader_that_is_interrupted_streams_all_of_a_run() -> None:
         signal.signal(signal.SIGALRM, before)
     reader.join()
     assert [one.batches for one in found] == [run.batches]
+
+
+def test_a_loader_does_not_wait_long_for_a_reader_that_stopped(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    channel = FakeChannel()
+    encoded = EncodedRun(DecodedRun([batch(5_000)]), SCHEMA)
+    _stream(channel, encoded, timeout_s=0.05)  # type: ignore[arg-type]
+    assert "took no bytes for 0.05 s" in caplog.text
+    with pytest.raises(CacheUnavailable, match="ended before the end of the run"):
+        read_run(channel.sent.get(), timeout_s=10)
+
+
+def test_a_loader_does_not_wait_for_a_reader_that_left() -> None:
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    run = EncodedRun(DecodedRun([batch(5_000)]), SCHEMA)
+    with pytest.raises(BrokenPipeError):
+        write_run(run, write_end, timeout_s=10)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(write_end)
