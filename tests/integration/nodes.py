@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import signal
-from contextlib import contextmanager, suppress
+import threading
+from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,9 +15,11 @@ import psutil
 import pytest
 
 from sparkcache.config import CacheConfig
+from sparkcache.node.channel import Channel
+from sparkcache.node.messages import Clear, ToTask
 from sparkcache_pulsar.testing import Entry, Message, ledger_objects, write_directory
 from tests import leaks
-from tests.integration.executor import TOPIC, Executor, until
+from tests.integration.executor import DEADLINE_S, TOPIC, Executor, digest, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,6 +75,29 @@ def stored_bytes(executor: Executor) -> int:
 def only_warning(caplog: pytest.LogCaptureFixture) -> str:
     [record] = [r for r in caplog.records if r.levelno >= logging.WARNING]
     return record.getMessage()
+
+
+def load_twice_at_once(executor: Executor) -> None:
+    """Have a node load for two tasks of stage 2 while its first loader hangs."""
+    scan = executor.scan()
+    first, last = (
+        executor.read(2, replace(scan, slices=(run_slice,)))
+        for run_slice in (scan.slices[0], scan.slices[-1])
+    )
+    channel: Channel[ToTask] = Channel(executor.address.connect(DEADLINE_S), ToTask)
+    with closing(channel):
+        channel.send(Clear())
+        until(lambda: executor.metrics().runs == executor.metrics().in_flight == 0)
+    loader = processes(executor)[1]
+    os.kill(loader, signal.SIGSTOP)
+    waiting = threading.Thread(target=digest, args=(first,))
+    waiting.start()
+    try:
+        until(lambda: executor.metrics().in_flight == 1)
+        digest(last)
+    finally:
+        os.kill(loader, signal.SIGCONT)
+        waiting.join()
 
 
 @contextmanager

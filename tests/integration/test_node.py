@@ -26,6 +26,7 @@ from tests.integration.nodes import (
     EITHER_ENGINE,
     RUNS,
     frozen,
+    load_twice_at_once,
     memfd_bytes,
     processes,
     processes_memfd_bytes,
@@ -180,19 +181,11 @@ def test_an_object_that_is_gone_is_an_error(executor: Executor, tmp_path: Path) 
 def test_settings_of_a_later_stage_reach_the_node(executor: Executor) -> None:
     digest(executor.read(1))
     config = replace(executor.config, loaders=3, max_bytes=300_000)
-    scan = executor.scan()
-    readings = [
-        executor.read(2, replace(scan, slices=(run_slice,)), config)
-        for run_slice in (scan.slices[0], scan.slices[-1])
-    ]
-    for reading in readings:
-        next(reading)
-    assert len(processes(executor)) == 3  # the second load did not wait
-    assert 0 < executor.metrics().held_bytes <= 300_000
+    load_twice_at_once(replace(executor, config=config))
+    assert len(processes(executor)) == 3
     assert executor.metrics().loaders == 2
+    assert 0 < executor.metrics().held_bytes <= 300_000
     assert executor.metrics().loader_bytes > 0
-    for reading in readings:
-        digest(reading)
     digest(executor.read(1))
     assert len(processes(executor)) == 3
     digest(executor.read(3))

@@ -24,7 +24,7 @@ from sparkcache.node.messages import (
 )
 from sparkcache.node.packed_open import packed
 from tests.integration.executor import DEADLINE_S, WHOLE, digest, until
-from tests.integration.nodes import processes
+from tests.integration.nodes import load_twice_at_once, processes
 
 if TYPE_CHECKING:
     from tests.integration.executor import Executor
@@ -67,16 +67,9 @@ def test_a_task_that_stopped_does_not_hold_a_loader(executor: Executor) -> None:
 
 def test_loaders_without_work_end(executor: Executor) -> None:
     config = replace(executor.config, loaders=3, max_bytes=300_000)
-    scan = executor.scan()
-    readings = [
-        executor.read(2, replace(scan, slices=(run_slice,)), config)
-        for run_slice in (scan.slices[0], scan.slices[-1])
-    ]
-    for reading in readings:
-        next(reading)
+    digest(executor.read(1))
+    load_twice_at_once(replace(executor, config=config))
     assert len(processes(executor)) == 3
-    for reading in readings:
-        digest(reading)
     until(lambda: len(processes(executor)) == 2, deadline_s=70)
     assert executor.metrics().loaders == 1
     assert executor.metrics().failures == 0
