@@ -5,10 +5,12 @@
 # make venv         the environment in .venv, with the versions in constraints.txt
 #
 # make test-spark SPARK=4.0   the Spark tests on another Spark: 4.0, 4.1, 4.2 or 4.3
+# make audit                  known vulnerabilities of the dependencies, with pip-audit
 # make test-lowest            all tests on the lowest versions that pyproject.toml declares
 # make test-newest            all tests on the newest versions, regardless of constraints.txt
 # make test-package           build, install and test the source distribution and the wheel
-# make test-long              all tests that take minutes, including those of test-package
+# make test-long              all tests that take minutes, including those of test-package;
+#                             then audit
 # make constraints            update constraints.txt to the newest versions
 
 SHELL := /bin/sh
@@ -24,7 +26,7 @@ PYTEST := -m pytest -m "not long" -n 4 --dist loadfile --no-loadscope-reorder
 EXTRAS := avro,delta,demo,encryption,protobuf
 comma := ,
 
-.PHONY: venv demo test gateway lint docs test-spark test-lowest test-newest test-package test-long constraints clean python java
+.PHONY: venv demo test gateway lint docs test-spark test-lowest test-newest test-package test-long audit constraints clean python java
 venv: $(STAMP)
 
 $(STAMP): pyproject.toml constraints.txt | python
@@ -60,6 +62,13 @@ test: lint java gateway
 
 test-long: venv java gateway
 	$(BIN)/python -m pytest -m long
+	$(MAKE) audit
+
+# What the database does not know is an error, too: it was not looked up.
+audit: python
+	$(PYTHON) -m venv --clear .venv-audit
+	.venv-audit/bin/python -m pip install --quiet pip-audit
+	.venv-audit/bin/pip-audit --strict --disable-pip --no-deps --requirement constraints.txt
 
 test-package: venv java
 	$(BIN)/python -m pytest tests/integration/test_package.py
