@@ -42,7 +42,8 @@ def split(
     file = FetchedFile.fetch(ledger.object.size_bytes, extent, stream)
     delivered = 0
     try:
-        rows = _Rows(file, ledger, extent)
+        longest = max(run.last - run.first + 1 for run in runs)
+        rows = _Rows(file, ledger, extent, min(longest, _MOST_ROWS))
         rows.take(runs[0].first - extent.first)
         for run in runs:
             data = _serialized(rows.take(run.last - run.first + 1), rows.schema)
@@ -56,7 +57,10 @@ def split(
 class _Rows:
     """The rows of an extent, with those columns of the file that the table has."""
 
-    def __init__(self, file: FetchedFile, ledger: Ledger, extent: Extent) -> None:
+    def __init__(
+        self, file: FetchedFile, ledger: Ledger, extent: Extent, step: int
+    ) -> None:
+        self._step = step
         file_schema = FileSchema.parse(ledger.decoding)
         footer = without_arrow_schema(file.footer())
         self._file = _opened(file, footer)
@@ -88,7 +92,7 @@ class _Rows:
         """Yield all rows, in steps that Arrow can read."""
         done = 0
         try:
-            for batch in self._in_steps(_MOST_ROWS, self._groups):
+            for batch in self._in_steps(self._step, self._groups):
                 yield batch
                 done += batch.num_rows
         except pa.ArrowNotImplementedError:
@@ -102,7 +106,7 @@ class _Rows:
         """
         for group in self._groups:
             rows = self._file.metadata.row_group(group).num_rows
-            step = _MOST_ROWS
+            step = self._step
             while done < rows:
                 try:
                     for batch in _after(done, self._in_steps(step, [group])):
@@ -111,7 +115,7 @@ class _Rows:
                 except pa.ArrowNotImplementedError:
                     if step == 1:
                         raise
-                    step //= _SMALLER
+                    step = max(1, step // _SMALLER)
                 else:
                     break
             done = max(0, done - rows)
