@@ -20,7 +20,7 @@ from sparkcache import connector as connectors
 from sparkcache.connector import LedgerMap, Snapshot
 from sparkcache.errors import SourceError
 from sparkcache.model import Ledger, qualified_topic
-from sparkcache_delta import extents, pinned, rebase, small_files
+from sparkcache_delta import decoded_size, extents, pinned, rebase, small_files
 from sparkcache_delta import options as scan_options
 from sparkcache_delta.decode import constant
 from sparkcache_delta.file_schema import FileSchema
@@ -106,12 +106,15 @@ def ledger_maps(
         found: Iterable[Extent]
         if file.uri in small:
             _, decoding = schemas.of(file, is_legacy=False)
-            object_id, found = small[file.uri], (small_files.extent(file),)
+            object_id = small[file.uri]
+            found = (small_files.extent(file, schemas.row_bytes(file)),)
         else:
             footer = footers.pop(file.uri)
             is_legacy = rebase.is_legacy(footer.metadata)
             file_schema, decoding = schemas.of(file, is_legacy=is_legacy)
-            object_id, found = footer.object, _extents(footer, file_schema, where)
+            row_bytes = schemas.row_bytes(file)
+            object_id = footer.object
+            found = _extents(footer, file_schema, where, row_bytes)
         ledger = Ledger(CONNECTOR, full_topic, number, object_id, decoding)
         maps[file.uri] = LedgerMap(ledger, tuple(found))
     return maps
@@ -162,6 +165,13 @@ class _FileSchemas:
     def __init__(self, table_schema: FileSchema) -> None:
         self._table_schema = table_schema
         self._shared: dict[tuple[object, ...], tuple[FileSchema, str]] = {}
+        schema = table_schema.plain_schema()
+        self._row_bytes = sum(decoded_size.of_fixed(field.type) for field in schema)
+
+    def row_bytes(self, file: DataFile) -> int:
+        """Return what a decoded row has at least: all but stored texts and lists."""
+        texts = (len(text) for text in file.values.values() if text is not None)
+        return self._row_bytes + sum(texts)
 
     def of(self, file: DataFile, *, is_legacy: bool) -> tuple[FileSchema, str]:
         """Return the schema of a file, and its text."""
@@ -177,7 +187,9 @@ class _FileSchemas:
         return described
 
 
-def _extents(footer: Footer, file_schema: FileSchema, where: Where) -> Iterable[Extent]:
+def _extents(
+    footer: Footer, file_schema: FileSchema, where: Where, row_bytes: int
+) -> Iterable[Extent]:
     """Yield the extents of a file that may have matching rows."""
     metadata = footer.metadata
     names = _stored_names(footer, file_schema)
@@ -191,7 +203,8 @@ def _extents(footer: Footer, file_schema: FileSchema, where: Where) -> Iterable[
         rows = [metadata.row_group(group).num_rows for group in groups]
         if sum(rows) and any(map(where.may_have, known, rows)):
             columns = frozenset(names.values())
-            yield extents.extent(metadata, footer.object.size_bytes, groups, columns)
+            size_bytes = footer.object.size_bytes
+            yield extents.extent(metadata, size_bytes, groups, columns, row_bytes)
 
 
 def _stored_names(footer: Footer, file_schema: FileSchema) -> dict[str, str]:

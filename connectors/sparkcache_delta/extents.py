@@ -1,16 +1,20 @@
 """Cuts a data file into extents of row groups, and these into runs of equal rows.
 
 Small row groups are read together with their neighbours. The result depends only on the
-file's footer and the columns that are read, not on the rows that match.
+file's footer and the columns that are read, not on the rows that match. A run has about
+`run_bytes` as stored, and at most four times as many decoded, as far as the footer
+tells.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from sparkcache.model import Extent, Run
+from sparkcache_delta import decoded_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Set
@@ -23,7 +27,22 @@ LEAST_BYTES = 8 << 20
 LEAST_GAP_BYTES = 1 << 20
 """Skipping less than this costs more than it saves, likewise."""
 
+DECODED_FACTOR = 4
+"""How many times `run_bytes` a run may have when it is decoded."""
+
 _TAIL_BYTES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class FileExtent(Extent):
+    """An extent of a data file; only planning distinguishes it from others.
+
+    Attributes:
+        decoded_bytes: About how large its rows become when they are decoded.
+
+    """
+
+    decoded_bytes: int = 0
 
 
 def row_groups(metadata: pq.FileMetaData) -> list[list[int]]:
@@ -40,11 +59,16 @@ def row_groups(metadata: pq.FileMetaData) -> list[list[int]]:
 
 
 def extent(
-    metadata: pq.FileMetaData, size_bytes: int, groups: list[int], columns: Set[str]
-) -> Extent:
+    metadata: pq.FileMetaData,
+    size_bytes: int,
+    groups: list[int],
+    columns: Set[str],
+    row_bytes: int = 0,
+) -> FileExtent:
     """Return the extent of adjacent row groups: their columns, and the footer.
 
-    `columns` are top-level names in the file; nested columns are included.
+    `columns` are top-level names in the file; nested columns are included. `row_bytes`
+    is what a decoded row has without its texts, bytes and elements of lists.
     """
     first = sum(metadata.row_group(group).num_rows for group in range(groups[0]))
     rows = sum(metadata.row_group(group).num_rows for group in groups)
@@ -54,13 +78,20 @@ def extent(
     total = sum(length for _, length in ranges)
     last = first + rows - 1
     separate = ranges if len(ranges) > 1 else ()
-    return Extent(first, last, ranges[0][0], total, separate)
+    leaves = [leaf for leaf, name in enumerate(owners(metadata)) if name in columns]
+    enough = DECODED_FACTOR * total - rows * row_bytes
+    variable = decoded_size.of_variable(metadata, groups, leaves, enough)
+    decoded = rows * row_bytes + variable
+    return FileExtent(first, last, ranges[0][0], total, separate, decoded)
 
 
 def runs(extent: Extent, run_bytes: int) -> list[Run]:
     """Cut an extent into as few runs as `run_bytes` allows, of equal rows each."""
     rows = extent.last - extent.first + 1
-    count = min(rows, max(1, -(-extent.size_bytes // run_bytes)))
+    decoded = extent.decoded_bytes if isinstance(extent, FileExtent) else 0
+    stored_count = -(-extent.size_bytes // run_bytes)
+    decoded_count = -(-decoded // (DECODED_FACTOR * run_bytes))
+    count = min(rows, max(1, stored_count, decoded_count))
     step = -(-rows // count)
     return [
         Run(first, min(first + step - 1, extent.last))

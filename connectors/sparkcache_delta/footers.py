@@ -63,7 +63,7 @@ def read_footer(storage: Storage, uri: str, size_bytes: int | None) -> Footer:
     """Read the footer of a file; check its length if known. Raises SourceError."""
     identity, thrift = _read(storage, uri, size_bytes)
     with _translated(identity, thrift):
-        return Footer(identity, _parsed(thrift))
+        return Footer(identity, parsed(thrift))
 
 
 def read_columns(storage: Storage, uri: str) -> tuple[Sequence[Node], str]:
@@ -73,11 +73,12 @@ def read_columns(storage: Storage, uri: str) -> tuple[Sequence[Node], str]:
     """
     identity, thrift = _read(storage, uri, None)
     with _translated(identity, thrift):
-        metadata = _parsed(thrift).metadata or {}
+        metadata = parsed(thrift).metadata or {}
         return columns(thrift), metadata.get(_DECLARED, b"").decode(errors="replace")
 
 
-def _parsed(thrift: bytes) -> pq.FileMetaData:
+def parsed(thrift: bytes) -> pq.FileMetaData:
+    """Return what a footer describes. Raises pa.ArrowException, OSError."""
     tail = thrift + len(thrift).to_bytes(4, "little") + _MAGIC
     return pq.read_metadata(pa.BufferReader(tail))
 

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from sparkcache.errors import SourceError
-from sparkcache.model import Extent
-from sparkcache_delta import rebase
-from sparkcache_delta.extents import LEAST_BYTES, LEAST_GAP_BYTES
+from sparkcache_delta import decoded_size, rebase
+from sparkcache_delta.extents import LEAST_BYTES, LEAST_GAP_BYTES, FileExtent
 from sparkcache_delta.footers import require_size
 
 if TYPE_CHECKING:
@@ -30,14 +29,24 @@ if TYPE_CHECKING:
 MANY = 256
 """A scan of more files than this does not read the footers of small ones."""
 
+MOST_ROWS = 16 << 10
+"""Of a file with texts, bytes or lists in more rows, the footer is read.
+
+It tells how large they become when they are decoded; the log does not.
+"""
+
 _log = logging.getLogger(__name__)
 
 
-def extent(file: DataFile) -> Extent:
-    """Return the extent of a file with a known length, and with a row at least."""
+def extent(file: DataFile, row_bytes: int) -> FileExtent:
+    """Return the extent of a file with a known length, and with a row at least.
+
+    `row_bytes` is what a decoded row has without its texts, bytes and lists.
+    """
     assert file.size_bytes is not None
     assert file.rows
-    return Extent(0, file.rows - 1, 0, file.size_bytes)
+    decoded_bytes = file.rows * row_bytes
+    return FileExtent(0, file.rows - 1, 0, file.size_bytes, (), decoded_bytes)
 
 
 def identities(
@@ -57,10 +66,16 @@ def identities(
     if len(files) <= MANY or not all(map(_is_plain, kinds)):
         return {}
     most_bytes = LEAST_BYTES - 1 if reads_all_columns else LEAST_GAP_BYTES
+    is_variable = any(
+        decoded_size.is_variable(field.type)
+        for field in table_schema.columns
+        if field.name not in files[0].values
+    )
     small = {
         file.uri: file
         for file in files
         if file.rows
+        and not (is_variable and file.rows > MOST_ROWS)
         and file.size_bytes is not None
         and file.size_bytes <= most_bytes
         and file.is_modern

@@ -1,53 +1,49 @@
 """Splits an extent of a Parquet file into raw runs of rows.
 
 A row group stores its columns one after another, so none of its rows is complete before
-nearly all of its bytes have arrived. The bytes are copied to their offsets in an image
-of the file: memory of the file's length, of which only the copied pages are touched.
-Arrow reads the image as it would read the file. A raw run is an Arrow IPC stream: a row
-group can only be read from its beginning, so skipping a run means decoding it.
+nearly all of its bytes have arrived. Arrow then reads the fetched ranges as it would
+read the file. A raw run is an Arrow IPC stream: a row group can only be read from its
+beginning, so skipping a run means decoding it.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sparkcache.connector import RawRun
 from sparkcache.model import Loss
 from sparkcache_delta import stored_bytes
+from sparkcache_delta.fetched_file import FetchedFile
 from sparkcache_delta.file_schema import FileSchema
 from sparkcache_delta.footer_types import with_fixed_bytes, without_arrow_schema
+from sparkcache_delta.footers import parsed
 from sparkcache_delta.schema_projection import find_field
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from sparkcache.arrays import Bytes
     from sparkcache.connector import ByteStream
     from sparkcache.model import Extent, Ledger, Run
 
 NO_OFFSET = -1
 """`RawRun.offset` of a run that can only be loaded with its whole extent."""
 
-_READ_BYTES = 1 << 20
 _MOST_ROWS = 64 << 10
 _SMALLER = 16
-_SLACK_BYTES = 64 << 10  # 2 for each column read as bytes
-_TAIL_BYTES = 8
-_MAGIC = b"PAR1"
 
 
 def split(
     ledger: Ledger, extent: Extent, runs: Sequence[Run], stream: ByteStream
 ) -> Iterator[RawRun]:
     """Yield each run; see `Connector.split`. Runs that Arrow cannot read are losses."""
-    image = _image(ledger.object.size_bytes, extent, stream)
+    file = FetchedFile.fetch(ledger.object.size_bytes, extent, stream)
     delivered = 0
     try:
-        rows = _Rows(image, ledger, extent)
+        longest = max(run.last - run.first + 1 for run in runs)
+        rows = _Rows(file, ledger, extent, min(longest, _MOST_ROWS))
         rows.take(runs[0].first - extent.first)
         for run in runs:
             data = _serialized(rows.take(run.last - run.first + 1), rows.schema)
@@ -58,26 +54,16 @@ def split(
             yield RawRun(run, NO_OFFSET, b"", (_loss(ledger, extent, run, error),))
 
 
-def _image(size_bytes: int, extent: Extent, stream: ByteStream) -> Bytes:
-    """Read an extent into an image of its file, with room for a longer footer."""
-    image = np.zeros(size_bytes + _SLACK_BYTES, np.uint8)
-    for offset, length in extent.ranges or ((extent.offset, extent.size_bytes),):
-        position, end = offset, offset + length
-        while position < end:
-            data = stream.read(min(end - position, _READ_BYTES))
-            image[position : position + len(data)] = np.frombuffer(data, np.uint8)
-            position += len(data)
-    return image
-
-
 class _Rows:
     """The rows of an extent, with those columns of the file that the table has."""
 
-    def __init__(self, image: Bytes, ledger: Ledger, extent: Extent) -> None:
+    def __init__(
+        self, file: FetchedFile, ledger: Ledger, extent: Extent, step: int
+    ) -> None:
+        self._step = step
         file_schema = FileSchema.parse(ledger.decoding)
-        size_bytes = ledger.object.size_bytes
-        _hide_arrow_schema(image[:size_bytes])
-        self._file = _opened(image, size_bytes)
+        footer = without_arrow_schema(file.footer())
+        self._file = _opened(file, footer)
         stored = self._file.schema_arrow
         indexes = [
             find_field(field, stored, by_id=file_schema.by_id)
@@ -87,7 +73,7 @@ class _Rows:
         kept = [stored.field(index) for index in indexes if index is not None]
         self.schema = pa.schema(kept)
         self._has_bytes = False
-        self._file = self._with_bytes(image, size_bytes)
+        self._file = self._with_bytes(file, footer)
         self._groups = _row_groups(self._file.metadata, extent)
         self._batches = self._read()
         self._rest: pa.RecordBatch | None = None
@@ -106,7 +92,7 @@ class _Rows:
         """Yield all rows, in steps that Arrow can read."""
         done = 0
         try:
-            for batch in self._in_steps(_MOST_ROWS, self._groups):
+            for batch in self._in_steps(self._step, self._groups):
                 yield batch
                 done += batch.num_rows
         except pa.ArrowNotImplementedError:
@@ -120,7 +106,7 @@ class _Rows:
         """
         for group in self._groups:
             rows = self._file.metadata.row_group(group).num_rows
-            step = _MOST_ROWS
+            step = self._step
             while done < rows:
                 try:
                     for batch in _after(done, self._in_steps(step, [group])):
@@ -129,7 +115,7 @@ class _Rows:
                 except pa.ArrowNotImplementedError:
                     if step == 1:
                         raise
-                    step //= _SMALLER
+                    step = max(1, step // _SMALLER)
                 else:
                     break
             done = max(0, done - rows)
@@ -141,19 +127,14 @@ class _Rows:
         )
         return map(self._converted, batches) if self._has_bytes else batches
 
-    def _with_bytes(self, image: Bytes, size_bytes: int) -> pq.ParquetFile:
-        """Open the image so that columns which Arrow would misread come as bytes."""
-        metadata = self._file.metadata
-        lengths = stored_bytes.lengths(metadata, frozenset(self.schema.names))
+    def _with_bytes(self, file: FetchedFile, footer: bytes) -> pq.ParquetFile:
+        """Open the file so that columns which Arrow would misread come as bytes."""
+        names = frozenset(self.schema.names)
+        lengths = stored_bytes.lengths(self._file.metadata, names)
         if not lengths:
             return self._file
         self._has_bytes = True
-        end = size_bytes - _TAIL_BYTES
-        begin = end - metadata.serialized_size
-        footer = with_fixed_bytes(image[begin:end].tobytes(), tuple(lengths.items()))
-        tail = footer + len(footer).to_bytes(4, "little") + _MAGIC
-        image[begin : begin + len(tail)] = np.frombuffer(tail, np.uint8)
-        return _opened(image, begin + len(tail))
+        return _opened(file, with_fixed_bytes(footer, tuple(lengths.items())))
 
     def _converted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         columns = [
@@ -163,17 +144,13 @@ class _Rows:
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
 
-def _hide_arrow_schema(image: Bytes) -> None:
-    """Change a file so that Arrow goes by Parquet's schema, not by one of its own."""
-    end = len(image) - _TAIL_BYTES
-    begin = max(0, end - int.from_bytes(image[end : end + 4].tobytes(), "little"))
-    footer = without_arrow_schema(image[begin:end].tobytes())
-    image[begin:end] = np.frombuffer(footer, np.uint8)
-
-
-def _opened(image: Bytes, size_bytes: int) -> pq.ParquetFile:
-    data = pa.py_buffer(image[:size_bytes])
-    return pq.ParquetFile(pa.BufferReader(data), coerce_int96_timestamp_unit="us")
+def _opened(file: FetchedFile, footer: bytes) -> pq.ParquetFile:
+    return pq.ParquetFile(
+        pa.PythonFile(file, "r"),
+        metadata=parsed(footer),
+        coerce_int96_timestamp_unit="us",
+        pre_buffer=False,  # it is in memory
+    )
 
 
 def _after(rows: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

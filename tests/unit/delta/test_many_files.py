@@ -124,6 +124,30 @@ def test_footers_are_read_where_the_log_has_no_statistics(lake: Lake) -> None:
     assert len(lake.rows("t")) == len(rows)
 
 
+@pytest.mark.parametrize(
+    ("value", "footers"), [("x" * 7000, 1), (7, 0)], ids=["texts", "numbers"]
+)
+def test_the_footer_is_read_of_a_file_with_texts_in_many_rows(
+    lake: Lake, value: Any, footers: int
+) -> None:
+    """It tells how large they become: a text that is stored once may be in each row."""
+    write(lake, x=(value, pa.array([value]).type))
+    rows = small_files.MOST_ROWS + 1
+    large = {"id": pa.array(range(rows)), "part": ["large"] * rows}
+    large["x"] = pa.array([value]).take(pa.array([0] * rows))
+    lake.write("t", pa.table(large), partition_by=["part"])
+    snapshot, gets = plan(lake)
+    assert gets == footers
+    row_bytes = 2 * 8 if footers == 0 else 8 + 7000
+    (most,) = (
+        len(CONNECTOR.runs(extent, 16 << 10))
+        for ledger_map in snapshot.ledgers
+        for extent in ledger_map.extents
+        if extent.last == rows - 1
+    )
+    assert most > 0.9 * rows * row_bytes / (64 << 10)
+
+
 def test_ledgers_are_the_same_with_footers_and_without(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
