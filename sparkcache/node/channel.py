@@ -33,7 +33,7 @@ _MAX_FRAME_BYTES = 16 << 20
 _CHUNK_BYTES = 256 << 10
 _MAX_DESCRIPTORS = 16
 
-T = TypeVar("T")
+T = TypeVar("T", bound="Message")
 
 
 class BrokenChannelError(CacheUnavailable):
@@ -58,7 +58,10 @@ class Frames(Generic[T]):
         self._descriptors.extend(descriptors)
 
     def messages(self) -> Iterator[tuple[T, int | None]]:
-        """Yield each complete message and its descriptor, owned by the caller."""
+        """Yield each complete message and its descriptor, owned by the caller.
+
+        Raises BrokenChannelError if the peer violates the protocol.
+        """
         while len(self._data) >= _HEADER.size:
             size, descriptors = _HEADER.unpack_from(self._data)
             if size > _MAX_FRAME_BYTES or descriptors > 1:
@@ -67,17 +70,32 @@ class Frames(Generic[T]):
                 )
             end = _HEADER.size + size
             if len(self._data) < end:
-                return
+                break
             payload = bytes(self._data[_HEADER.size : end])
             del self._data[:end]
-            try:
-                message = self._decoder.decode(payload)
-                fd = self._descriptors.popleft() if descriptors else None
-            except (msgspec.MsgspecError, IndexError) as error:
-                raise BrokenChannelError(
-                    f"a frame does not decode to a message: {error}"
-                ) from error
-            yield message, fd
+            message = self._decode(payload)
+            yield message, self._descriptor_of(message) if descriptors else None
+        if len(self._descriptors) > 1:  # that of a frame that is not complete yet
+            raise BrokenChannelError(
+                f"{len(self._descriptors)} descriptors that belong to no message"
+            )
+
+    def _decode(self, payload: bytes) -> T:
+        try:
+            return self._decoder.decode(payload)
+        # ValueError: text that is not UTF-8
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+            raise BrokenChannelError(
+                f"a frame does not decode to a message: {error}"
+            ) from error
+
+    def _descriptor_of(self, message: Message) -> int:
+        name = type(message).__name__
+        if not message.carries_descriptor:
+            raise BrokenChannelError(f"{name} with a descriptor, expected none")
+        if not self._descriptors:
+            raise BrokenChannelError(f"{name} without the descriptor it announces")
+        return self._descriptors.popleft()
 
     def close(self) -> None:
         """Drop the remaining bytes and close the descriptors that nobody took."""
