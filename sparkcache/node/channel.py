@@ -32,6 +32,8 @@ _HEADER = struct.Struct("<IB")
 _MAX_FRAME_BYTES = 16 << 20
 _CHUNK_BYTES = 256 << 10
 _MAX_DESCRIPTORS = 16
+_MAX_UNSENT = 1024
+_MAX_UNSENT_BYTES = 2 * _MAX_FRAME_BYTES
 
 T = TypeVar("T", bound="Message")
 
@@ -174,6 +176,7 @@ class AsyncChannel(Generic[T]):
         self._on_message = on_message
         self._on_close = on_close
         self._unsent: deque[tuple[bytes, int | None]] = deque()
+        self._unsent_bytes = 0
         self._closed = False
         sock.setblocking(False)
         loop.add_reader(sock, self._readable)
@@ -181,18 +184,21 @@ class AsyncChannel(Generic[T]):
     def send(self, message: Message, fd: int | None = None) -> None:
         """Send a message, later if need be; the caller keeps the descriptor.
 
-        Raises nothing: if a message cannot be sent, the connection is closed.
+        Raises nothing: if a message cannot be sent, or the peer receives too little of
+        what it is sent, the connection is closed.
         """
         if self._closed:
             return
         try:
             frame = _frame(message, fd)
+            self._require_room()
             own_fd = None if fd is None else os.dup(fd)
         except (BrokenChannelError, OSError) as error:
             _log.warning("closing a connection: %s", error)
             self.close()
             return
         self._unsent.append((frame, own_fd))
+        self._unsent_bytes += len(frame)
         if len(self._unsent) == 1:
             self._writable()
 
@@ -208,6 +214,15 @@ class AsyncChannel(Generic[T]):
                 os.close(fd)
         self._unsent.clear()
         self._end()
+
+    def _require_room(self) -> None:
+        """Raise BrokenChannelError if the peer does not receive what it is sent."""
+        if len(self._unsent) >= _MAX_UNSENT or self._unsent_bytes >= _MAX_UNSENT_BYTES:
+            raise BrokenChannelError(
+                f"the peer leaves {len(self._unsent)} messages of "
+                f"{self._unsent_bytes} bytes, limits {_MAX_UNSENT} and "
+                f"{_MAX_UNSENT_BYTES}"
+            )
 
     def _end(self) -> None:
         """Release the socket and schedule `on_close`."""
@@ -254,6 +269,7 @@ class AsyncChannel(Generic[T]):
             except OSError:
                 self.close()
                 return
+            self._unsent_bytes -= sent
             if sent < len(frame):
                 self._unsent[0] = (frame[sent:], None)
             else:

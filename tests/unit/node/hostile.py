@@ -62,82 +62,100 @@ def frame_of(message: Message, descriptors: int = 0) -> bytes:
 def conversation(
     pick: random.Random, own: Sequence[Message], foreign: Sequence[Message]
 ) -> Iterator[Piece]:
-    """Yield some pieces that the other side may take, then one that it may not.
+    """Yield what the other side should accept, with something else in its place once.
 
     Args:
         pick: The source of chance.
-        own: Messages of this direction that carry no descriptor.
+        own: Messages of this direction without descriptors, in an order that is right.
         foreign: Messages that are not of this direction.
 
     """
-    for _ in range(pick.randrange(3)):
-        yield Piece(frame_of(pick.choice(own)))
-    yield pick.choice(KINDS)(pick, own, foreign)
+    at = pick.randrange(len(own))
+    if pick.random() < 0.3:  # the one that says most
+        at = max(range(len(own)), key=lambda index: len(frame_of(own[index])))
+    for message in own[:at]:
+        yield Piece(frame_of(message))
+    if pick.random() < 0.1:
+        yield Piece(frame_of(pick.choice(own)))  # in an order that may be wrong
+    else:
+        piece = pick.choice(KINDS)(pick, own[at], foreign)
+        yield piece
+        if piece.breaks:
+            return
+    for message in own[at + 1 :]:
+        yield Piece(frame_of(message))
 
 
-def _noise(pick: random.Random, *_: Sequence[Message]) -> Piece:
+def _noise(pick: random.Random, *_: Any) -> Piece:
     return Piece(pick.randbytes(pick.randint(1, 99)))
 
 
-def _oversized(pick: random.Random, *_: Sequence[Message]) -> Piece:
+def _oversized(pick: random.Random, *_: Any) -> Piece:
     size_bytes = pick.choice([MOST_BYTES + 1, 2**31, 2**32 - 1])
     return Piece(HEADER.pack(size_bytes, 0) + pick.randbytes(9), breaks=True)
 
 
-def _promises_many(pick: random.Random, own: Sequence[Message], *_: Any) -> Piece:
-    return Piece(frame_of(pick.choice(own), pick.randint(2, 255)), breaks=True)
+def _announces_many(pick: random.Random, due: Message, _: Any) -> Piece:
+    return Piece(frame_of(due, pick.randint(2, 255)), breaks=True)
 
 
-def _undecodable(pick: random.Random, *_: Sequence[Message]) -> Piece:
+def _undecodable(pick: random.Random, *_: Any) -> Piece:
     payload = b"\xc1" + pick.randbytes(pick.randrange(99))  # no msgpack begins so
     return Piece(frame(payload), breaks=True)
 
 
-def _foreign(pick: random.Random, _: Any, foreign: Sequence[Message]) -> Piece:
+def _foreign(pick: random.Random, _: Message, foreign: Sequence[Message]) -> Piece:
     return Piece(frame_of(pick.choice(foreign)), breaks=True)
 
 
-def _truncated(pick: random.Random, own: Sequence[Message], *_: Any) -> Piece:
-    data = frame_of(pick.choice(own))
+def _truncated(pick: random.Random, due: Message, _: Any) -> Piece:
+    data = frame_of(due)
     return Piece(data[: pick.randrange(len(data))])
 
 
-def _long(pick: random.Random, *_: Sequence[Message]) -> Piece:
+def _long(pick: random.Random, *_: Any) -> Piece:
     """The beginning of a message that never ends."""
     return Piece(HEADER.pack(MOST_BYTES, 0) + bytes(pick.randrange(1 << 16)))
 
 
-def _changed_bytes(pick: random.Random, own: Sequence[Message], *_: Any) -> Piece:
-    message = pick.choice([it for it in own if type(it).__name__ not in KEPT])
-    payload = bytearray(msgspec.msgpack.encode(message))
+def _changed_bytes(pick: random.Random, due: Message, _: Any) -> Piece:
+    if type(due).__name__ in KEPT:
+        return _changed_value(pick, due, _)
+    payload = bytearray(msgspec.msgpack.encode(due))
     for at in pick.choices(range(len(payload)), k=pick.randint(1, 4)):
         payload[at] = pick.randrange(256)
     return Piece(frame(bytes(payload)))
 
 
-def _changed_value(pick: random.Random, own: Sequence[Message], *_: Any) -> Piece:
-    return Piece(frame(changed(pick, pick.choice(own))))
+def _changed_value(pick: random.Random, due: Message, _: Any) -> Piece:
+    return Piece(frame(changed(pick, due)))
 
 
-def _lacks_descriptor(pick: random.Random, own: Sequence[Message], *_: Any) -> Piece:
-    return Piece(frame_of(pick.choice(own), 1), breaks=True)
+def _lacks_descriptor(_pick: random.Random, due: Message, _: Any) -> Piece:
+    return Piece(frame_of(due, 1), breaks=True)
 
 
-def _unwanted(pick: random.Random, own: Sequence[Message], *_: Any) -> Piece:
+def _unwanted(pick: random.Random, due: Message, _: Any) -> Piece:
     """A message that carries no descriptor, with one, as its header says."""
-    return Piece(frame_of(pick.choice(own), 1), (pick.choice(list(MAKE)),), breaks=True)
+    return Piece(frame_of(due, 1), (pick.choice(list(MAKE)),), breaks=True)
 
 
-def _unannounced(pick: random.Random, own: Sequence[Message], *_: Any) -> Piece:
+def _unannounced(pick: random.Random, due: Message, _: Any) -> Piece:
     """Descriptors that no header announces."""
     count = pick.randint(2, MOST_DESCRIPTORS)
     kinds = tuple(pick.choices(list(MAKE), k=count))
-    return Piece(frame_of(pick.choice(own)), kinds, breaks=True)
+    return Piece(frame_of(due), kinds, breaks=True)
 
 
-KINDS: list[Callable[..., Piece]] = [
-    *(_noise, _oversized, _promises_many, _undecodable, _foreign, _truncated, _long),
-    *(_changed_bytes, _changed_value, _lacks_descriptor, _unwanted, _unannounced),
+KINDS: list[Callable[[random.Random, Message, Sequence[Message]], Piece]] = [
+    *(_noise, _oversized, _announces_many, _undecodable, _foreign, _truncated, _long),
+    *(
+        _lacks_descriptor,
+        _unwanted,
+        _unannounced,
+        _changed_bytes,
+        *[_changed_value] * 9,
+    ),
 ]
 
 
@@ -153,6 +171,8 @@ def changed(pick: random.Random, message: Message) -> bytes:
             del parent[at]
         elif change == 1 and isinstance(parent, list):
             parent.insert(at, parent[at])
+        elif change == 2 and isinstance(parent[at], int):
+            parent[at] += pick.choice([-1, 1])
         else:
             parent[at] = pick.choice(VALUES)
     return msgspec.msgpack.encode(tree)

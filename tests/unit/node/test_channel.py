@@ -329,6 +329,18 @@ def test_a_patient_connection_ends_when_the_other_side_ends_it(pair: Pair) -> No
     assert (listener.times_closed, listener.heard) == (1, [])
 
 
+@pytest.mark.parametrize("message", [Served(1), Refused("x" * (1 << 20))])
+def test_a_peer_that_receives_nothing_is_given_up(pair: Pair, message: Message) -> None:
+    async def scenario() -> None:
+        listener = Listener(pair.ours)
+        for _ in range(5000):
+            listener.channel.send(message)
+        await listener.until_closed()
+        listener.channel.close()
+
+    asyncio.run(scenario())
+
+
 def test_close_is_not_reported_within_send(pair: Pair) -> None:
     async def scenario() -> None:
         listener = Listener(pair.ours)
