@@ -218,4 +218,4 @@ def test_every_order_of_many_actions(
     room: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.CRITICAL)
-    explore(room, depth=16)
+    explore(room, depth=14)
