@@ -359,6 +359,30 @@ def core() -> str:
     )
 
 
+def load() -> str:
+    """Return what tasks wait for small runs, by their number."""
+    of = _result("load")
+    rows = [
+        (
+            tasks,
+            f"{of['p50_us'][tasks]:,}",
+            f"{of['p99_us'][tasks]:,}",
+            f"{of['runs_s'][tasks]:,}",
+            f"{of['ring_p50_us'][tasks]:,}",
+        )
+        for tasks in of["p50_us"]
+    ]
+    heads = ("tasks", "median, us", "99th percentile, us", "runs a second")
+    return (
+        f"{_table((*heads, 'median with `engine=ring`, us'), rows)}\n"
+        "Where 200 tasks read runs that need twice the byte limit, and a quarter of "
+        "them keep all that they read, all memory of runs was "
+        f"{of['bytes_over_cap']:.2f} of the limit at most, in {of['samples']} samples. "
+        "For each run that a node holds, its core needs "
+        f"{of['bytes_per_run']:,} bytes.\n"
+    )
+
+
 def lines(name: str, language: str) -> str:
     """Return a file of the smallest connector as a block of code."""
     text = (LINES / name).read_text(encoding="utf-8")
@@ -418,6 +442,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "values": values,
     "expiry": expiry,
     "engines": engines,
+    "load": load,
     "core": core,
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from sparkcache.config import ScanConfig, StorageConfig
@@ -36,8 +37,10 @@ class RunSlice:
     topic_offset: int = 0
 
     def is_valid(self) -> bool:
-        """Return whether the slice is not empty and within the runs of the extent."""
-        return 0 <= self.start < self.stop <= len(self.runs)
+        """Return whether the slice is within runs that follow each other, not empty."""
+        return 0 <= self.start < self.stop <= len(self.runs) and all(
+            run.last < following.first for run, following in pairwise(self.runs)
+        )
 
     def key(self, index: int) -> RunKey:
         """Return the key of a run, by its index in `runs`."""

@@ -48,7 +48,10 @@ class EncodedRun:
 
 
 def decode(stream: pa.Buffer) -> DecodedRun:
-    """Read a run; its batches point into the buffer, which may extend past it."""
+    """Read a run; its batches point into the buffer, which may extend past it.
+
+    Raises an error that `unavailable_on_error` names unless the run is whole.
+    """
     marker, size = _HEADER.unpack_from(stream)
     header_bytes = _HEADER.size + size
     if marker != _MARKER or not 0 < size <= len(stream) - _HEADER.size:
@@ -58,7 +61,9 @@ def decode(stream: pa.Buffer) -> DecodedRun:
     messages = pa.BufferReader(stream.slice(header_bytes))
     batches = []
     while (message := _next_message(messages)) is not None:
-        batches.append(pa.ipc.read_record_batch(message, schema))
+        batch = pa.ipc.read_record_batch(message, schema)
+        batch.validate()  # or an invalid one could be read past its end
+        batches.append(batch)
     return _decoded_run(batches, schema)
 
 
@@ -92,9 +97,13 @@ def _schema(message: bytes) -> pa.Schema:
 
 
 def _next_message(messages: pa.NativeFile) -> pa.Message | None:
+    begin = messages.tell()
     try:
         return pa.ipc.read_message(messages)
     except EOFError:
+        # Arrow takes the end of the bytes for the end of the run.
+        if messages.tell() - begin != _HEADER.size:
+            raise EOFError("the run has no end marker") from None
         return None
 
 

@@ -31,18 +31,21 @@ def read_run(fd: int, timeout_s: float) -> DecodedRun:
 
     Raises CacheUnavailable if the run is incomplete or no bytes arrive for `timeout_s`.
     """
-    with (
-        unavailable_on_error("a run through a pipe"),
-        io.BufferedReader(_Pipe(fd, timeout_s)) as pipe,
-    ):
-        return read(pipe)
+    try:
+        with (
+            unavailable_on_error("a run through a pipe"),
+            io.BufferedReader(_Pipe(fd, timeout_s)) as pipe,
+        ):
+            return read(pipe)
+    finally:
+        os.close(fd)
 
 
 class _Pipe(io.FileIO):
-    """The reading end of a pipe, with a timeout."""
+    """The reading end of a pipe, with a timeout; the caller keeps the descriptor."""
 
     def __init__(self, fd: int, timeout_s: float) -> None:
-        super().__init__(fd, "rb")
+        super().__init__(fd, "rb", closefd=False)
         self._timeout_s = timeout_s
         self._poll = select.poll()
         self._poll.register(fd, select.POLLIN)

@@ -32,8 +32,10 @@ _HEADER = struct.Struct("<IB")
 _MAX_FRAME_BYTES = 16 << 20
 _CHUNK_BYTES = 256 << 10
 _MAX_DESCRIPTORS = 16
+_MAX_UNSENT = 1024
+_MAX_UNSENT_BYTES = 2 * _MAX_FRAME_BYTES
 
-T = TypeVar("T")
+T = TypeVar("T", bound="Message")
 
 
 class BrokenChannelError(CacheUnavailable):
@@ -58,7 +60,10 @@ class Frames(Generic[T]):
         self._descriptors.extend(descriptors)
 
     def messages(self) -> Iterator[tuple[T, int | None]]:
-        """Yield each complete message and its descriptor, owned by the caller."""
+        """Yield each complete message and its descriptor, owned by the caller.
+
+        Raises BrokenChannelError if the peer violates the protocol.
+        """
         while len(self._data) >= _HEADER.size:
             size, descriptors = _HEADER.unpack_from(self._data)
             if size > _MAX_FRAME_BYTES or descriptors > 1:
@@ -67,17 +72,32 @@ class Frames(Generic[T]):
                 )
             end = _HEADER.size + size
             if len(self._data) < end:
-                return
+                break
             payload = bytes(self._data[_HEADER.size : end])
             del self._data[:end]
-            try:
-                message = self._decoder.decode(payload)
-                fd = self._descriptors.popleft() if descriptors else None
-            except (msgspec.MsgspecError, IndexError) as error:
-                raise BrokenChannelError(
-                    f"a frame does not decode to a message: {error}"
-                ) from error
-            yield message, fd
+            message = self._decode(payload)
+            yield message, self._descriptor_of(message) if descriptors else None
+        if len(self._descriptors) > 1:  # that of a frame that is not complete yet
+            raise BrokenChannelError(
+                f"{len(self._descriptors)} descriptors that belong to no message"
+            )
+
+    def _decode(self, payload: bytes) -> T:
+        try:
+            return self._decoder.decode(payload)
+        # ValueError: text that is not UTF-8
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+            raise BrokenChannelError(
+                f"a frame does not decode to a message: {error}"
+            ) from error
+
+    def _descriptor_of(self, message: Message) -> int:
+        name = type(message).__name__
+        if not message.carries_descriptor:
+            raise BrokenChannelError(f"{name} with a descriptor, expected none")
+        if not self._descriptors:
+            raise BrokenChannelError(f"{name} without the descriptor it announces")
+        return self._descriptors.popleft()
 
     def close(self) -> None:
         """Drop the remaining bytes and close the descriptors that nobody took."""
@@ -156,6 +176,7 @@ class AsyncChannel(Generic[T]):
         self._on_message = on_message
         self._on_close = on_close
         self._unsent: deque[tuple[bytes, int | None]] = deque()
+        self._unsent_bytes = 0
         self._closed = False
         sock.setblocking(False)
         loop.add_reader(sock, self._readable)
@@ -163,18 +184,21 @@ class AsyncChannel(Generic[T]):
     def send(self, message: Message, fd: int | None = None) -> None:
         """Send a message, later if need be; the caller keeps the descriptor.
 
-        Raises nothing: if a message cannot be sent, the connection is closed.
+        Raises nothing: if a message cannot be sent, or the peer receives too little of
+        what it is sent, the connection is closed.
         """
         if self._closed:
             return
         try:
             frame = _frame(message, fd)
+            self._require_room()
             own_fd = None if fd is None else os.dup(fd)
         except (BrokenChannelError, OSError) as error:
             _log.warning("closing a connection: %s", error)
             self.close()
             return
         self._unsent.append((frame, own_fd))
+        self._unsent_bytes += len(frame)
         if len(self._unsent) == 1:
             self._writable()
 
@@ -190,6 +214,15 @@ class AsyncChannel(Generic[T]):
                 os.close(fd)
         self._unsent.clear()
         self._end()
+
+    def _require_room(self) -> None:
+        """Raise BrokenChannelError if the peer does not receive what it is sent."""
+        if len(self._unsent) >= _MAX_UNSENT or self._unsent_bytes >= _MAX_UNSENT_BYTES:
+            raise BrokenChannelError(
+                f"the peer leaves {len(self._unsent)} messages of "
+                f"{self._unsent_bytes} bytes, limits {_MAX_UNSENT} and "
+                f"{_MAX_UNSENT_BYTES}"
+            )
 
     def _end(self) -> None:
         """Release the socket and schedule `on_close`."""
@@ -236,6 +269,7 @@ class AsyncChannel(Generic[T]):
             except OSError:
                 self.close()
                 return
+            self._unsent_bytes -= sent
             if sent < len(frame):
                 self._unsent[0] = (frame[sent:], None)
             else:

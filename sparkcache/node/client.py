@@ -213,12 +213,13 @@ class NodeReader:
             case Served() if fd is not None:
                 self._current = run_index
                 return self._map(run_index, fd, message.size_bytes)
-            case ServedFromSegment() if message.slots:
+            case ServedFromSegment():
                 self._add_segment(message, fd)
-                run_indexes = _indexes_from(self._scan, run_index)
-                self._slots.update(zip(run_indexes, message.slots, strict=False))
-                self._current = run_index
-                return self._find(run_index, self._slots.pop(run_index))
+                if message.slots:
+                    run_indexes = _indexes_from(self._scan, run_index)
+                    self._slots.update(zip(run_indexes, message.slots, strict=False))
+                    self._current = run_index
+                    return self._find(run_index, self._slots.pop(run_index))
             case Streamed() if fd is not None:
                 self._current = run_index
                 return read_run(fd, self._timeout_s)

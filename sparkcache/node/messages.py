@@ -13,12 +13,13 @@ ServedFromSegment and Grant carry the descriptor of a segment if the peer does n
 it yet. Loaded carries the descriptor of a run that has its own memory.
 
 Every message is one frame: its length, the number of attached descriptors, then
-msgpack. A frame that does not decode to a type of its direction ends the connection.
+msgpack. A frame that does not decode to a type of its direction ends the connection, as
+does a descriptor that is not announced, or with a message that carries none.
 """
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 import msgspec
 
@@ -35,7 +36,14 @@ PROTOCOL_VERSION = 7
 
 
 class Message(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Base class of all messages."""
+    """Base class of all messages.
+
+    Attributes:
+        carries_descriptor: Whether a descriptor may be attached.
+
+    """
+
+    carries_descriptor: ClassVar[bool] = False
 
 
 class PackedSlice(msgspec.Struct, frozen=True, array_like=True):
@@ -152,6 +160,7 @@ class GetStatus(Message, frozen=True):
 class Served(Message, frozen=True):
     """The requested run, in the attached descriptor."""
 
+    carries_descriptor: ClassVar[bool] = True
     size_bytes: int
 
 
@@ -161,12 +170,15 @@ class ServedFromSegment(Message, frozen=True):
     The descriptor of `segment` is attached, if `segment` is set.
     """
 
+    carries_descriptor: ClassVar[bool] = True
     slots: tuple[Slot, ...]
     segment: int | None = None
 
 
 class Streamed(Message, frozen=True):
     """No memory was granted for this run: it comes through the attached pipe."""
+
+    carries_descriptor: ClassVar[bool] = True
 
 
 class Failed(Message, frozen=True):
@@ -262,6 +274,7 @@ class Forget(Message, frozen=True):
 class Grant(Message, frozen=True):
     """The decoded run may be written to `slot`; the load ends after the `last` one."""
 
+    carries_descriptor: ClassVar[bool] = True
     slot: Slot
     last: bool = False
 
@@ -301,6 +314,7 @@ class Skipped(Message, frozen=True):
 class Loaded(Message, frozen=True):
     """The granted run is written."""
 
+    carries_descriptor: ClassVar[bool] = True
     index: int
 
 

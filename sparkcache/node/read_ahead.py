@@ -37,6 +37,7 @@ class ReadAhead:
         self._store = store
         self._loads = loads
         self._unread: dict[RunKey, ReadAheadWindow] = {}
+        self._removals = 0
 
     def __repr__(self) -> str:
         return f"ReadAhead({len(self._unread)} runs unread)"
@@ -83,6 +84,7 @@ class ReadAhead:
 
     def removed(self, key: RunKey) -> None:
         """Record that a run is no longer held."""
+        self._removals += 1
         window = self._unread.pop(key, None)
         if window is not None:
             window.waste()
@@ -98,16 +100,22 @@ class ReadAhead:
     ) -> int:
         """Begin loads of a session's next runs; return how many bytes remain.
 
-        Runs that are not held yet are assumed to have `run_bytes`.
+        Runs that are not held yet are assumed to have `run_bytes`. Runs that were held
+        at the last look-up are not looked up again.
         """
-        count = 0
-        for run_index in session.upcoming(MAX_RUNS_AHEAD):
+        held = session.held_ahead
+        held.move(session.next_ordinal, self._removals)
+        remaining_bytes -= held.size_bytes
+        count = len(held)
+        for run_index in session.upcoming(MAX_RUNS_AHEAD, skip=count):
             if remaining_bytes <= 0:
                 return 0
             key = session.key(run_index)
             run = self._store.peek(key)
             if run is None and key not in self._loads:
                 self._loads.begin(session, run_index)
+            if run is not None and len(held) == count:
+                held.append(run.size_bytes)
             remaining_bytes -= run_bytes if run is None else run.size_bytes
             count += 1
         return remaining_bytes if count < MAX_RUNS_AHEAD else 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import deque
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Protocol
@@ -37,6 +38,41 @@ class RunSpan:
     stop: int
 
 
+@dataclass(slots=True)
+class HeldAhead:
+    """The next runs of a session, as far as all were held at the last look-up.
+
+    Attributes:
+        size_bytes: Size of these runs together.
+
+    """
+
+    size_bytes: int = 0
+    _first: int = 0
+    _removals: int = 0
+    _sizes: deque[int] = field(default_factory=deque)
+
+    def __len__(self) -> int:
+        return len(self._sizes)
+
+    def move(self, first: int, removals: int) -> None:
+        """Go on to the run with the ordinal `first`, which never decreases.
+
+        Nothing is known any longer if a run was removed: `removals` counts these.
+        """
+        if removals != self._removals:
+            self._sizes.clear()
+            self.size_bytes = 0
+        for _ in range(min(first - self._first, len(self._sizes))):
+            self.size_bytes -= self._sizes.popleft()
+        self._first, self._removals = first, removals
+
+    def append(self, size_bytes: int) -> None:
+        """Add the run after them, which is held."""
+        self._sizes.append(size_bytes)
+        self.size_bytes += size_bytes
+
+
 @dataclass(eq=False, slots=True)
 class ReaderSession:
     """One connection of a task: what it reads, maps and waits for.
@@ -53,6 +89,7 @@ class ReaderSession:
         is_in_order: Whether it asked for that run right after the previous one.
         waiting: Whether it waits for that run.
         pins: Runs that it maps, by index.
+        held_ahead: What is known of its next runs.
 
     """
 
@@ -63,6 +100,7 @@ class ReaderSession:
     is_in_order: bool = True
     waiting: bool = False
     pins: dict[tuple[int, int], CachedRun[int]] = field(default_factory=dict)
+    held_ahead: HeldAhead = field(default_factory=HeldAhead)
     _next: int = 0
     _first_ordinals: tuple[int, ...] = (0,)
     _slice_of: dict[tuple[Ledger, Extent], int] = field(default_factory=dict)
@@ -138,10 +176,15 @@ class ReaderSession:
             first = max(first, self.cursor[1] + (not self.waiting))
         return max(first, span.first) < min(run_slice.stop, span.stop)
 
-    def upcoming(self, limit: int) -> Iterator[tuple[int, int]]:
-        """Yield the indexes of its next runs, at most `limit`."""
+    @property
+    def next_ordinal(self) -> int:
+        """The number of its next run among its runs."""
+        return self._next
+
+    def upcoming(self, limit: int, *, skip: int = 0) -> Iterator[tuple[int, int]]:
+        """Yield the indexes of its next `limit` runs, without the first `skip`."""
         for ordinal in range(
-            self._next, min(self._next + limit, self._first_ordinals[-1])
+            self._next + skip, min(self._next + limit, self._first_ordinals[-1])
         ):
             slice_index = bisect_right(self._first_ordinals, ordinal) - 1
             yield (

@@ -174,9 +174,7 @@ class _TaskConnection:
         )
         self._session = ReaderSession(self._channel)
 
-    def _on_message(self, message: FromTask, fd: int | None) -> None:
-        if fd is not None:
-            os.close(fd)
+    def _on_message(self, message: FromTask, _: int | None) -> None:
         try:
             request = unpacked(message) if isinstance(message, PackedOpen) else message
         except ValueError as error:

@@ -247,7 +247,8 @@ class Service:
             return
         if not all(run_slice.is_valid() for run_slice in message.scan.slices):
             _log.warning(
-                "closing a task's connection: a slice is empty or not within its runs"
+                "closing a task's connection: a slice is empty or not within its runs, "
+                "or these do not follow each other"
             )
             session.peer.close()
             return

@@ -24,7 +24,10 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def run(
-    program: str, measure: Callable[[], Mapping[str, Any]], packages: tuple[str, ...]
+    program: str,
+    measure: Callable[[], Mapping[str, Any]],
+    packages: tuple[str, ...],
+    folder: str = "benchmarks",
 ) -> None:
     """Measure, and report as the command line says."""
     parser = argparse.ArgumentParser(description=f"The benchmark {program}.")
@@ -35,7 +38,7 @@ def run(
     if chosen.save:
         record = {
             "program": program,
-            "command": f".venv/bin/python tests/benchmarks/{program}.py --json --save",
+            "command": f".venv/bin/python tests/{folder}/{program}.py --json --save",
             "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
             "cores": len(os.sched_getaffinity(0)),
             "versions": {"python": platform.python_version()}

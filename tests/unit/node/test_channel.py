@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 
 from sparkcache.metrics import Metrics
+from sparkcache.model import Segment, Slot
 from sparkcache.node.channel import (
     AsyncChannel,
     BrokenChannelError,
@@ -28,6 +29,7 @@ from sparkcache.node.messages import (
     MetricsReply,
     Refused,
     Served,
+    ServedFromSegment,
     ToTask,
 )
 from tests.effort import tries
@@ -41,6 +43,12 @@ MESSAGES: list[Message] = [
     MetricsReply(Metrics(hits=7)),
     Failed("s3://bucket/key", None, "this", "that"),
     Served(1),
+    ServedFromSegment((Slot(4096, Segment(0, 1 << 20), 64),) * 300, 0),
+]
+SENDABLE = [
+    (message, has_fd)
+    for message in MESSAGES
+    for has_fd in (False, message.carries_descriptor)
 ]
 
 
@@ -103,6 +111,13 @@ def test_frames_may_be_cut_anywhere(cuts: list[int]) -> None:
             frames(Served(1))[:4] + b"\x01" + frames(Served(1))[5:],
             id="a descriptor that did not come",
         ),
+        pytest.param(
+            frames(Refused("x")).replace(b"x", b"\xff"), id="text that is not UTF-8"
+        ),
+        pytest.param(
+            b"\x21\x27\x00\x00\x00\x93\xa7Refused\xa1x" + b"\x91" * 10_006,
+            id="deep nesting",
+        ),
     ],
 )
 def test_nonsense_breaks_the_channel_and_leaks_nothing(pair: Pair, data: bytes) -> None:
@@ -111,13 +126,38 @@ def test_nonsense_breaks_the_channel_and_leaks_nothing(pair: Pair, data: bytes) 
     if data[4] == 1:
         pair.theirs.sendall(first)
     else:
-        socket.send_fds(pair.theirs, [first], [fd, fd])
+        socket.send_fds(pair.theirs, [first], [fd])
     os.close(fd)
     pair.theirs.sendall(data)
     pair.theirs.close()
     channel: Channel[Message] = Channel(pair.ours, ToTask)
     with closing(channel), pytest.raises(BrokenChannelError):
         list(iter(channel.receive, None))
+
+
+@pytest.mark.parametrize(
+    ("data", "descriptors", "error"),
+    [
+        pytest.param(
+            frames(Refused("x")), 2, "belong to no message", id="not announced"
+        ),
+        pytest.param(
+            frames(Refused("x"))[:4] + b"\x01" + frames(Refused("x"))[5:],
+            1,
+            "Refused with a descriptor",
+            id="a message that carries none",
+        ),
+    ],
+)
+def test_descriptors_that_nobody_wants_break_the_channel(
+    pair: Pair, data: bytes, descriptors: int, error: str
+) -> None:
+    fd = new_fd()
+    socket.send_fds(pair.theirs, [data], [fd] * descriptors)
+    os.close(fd)
+    channel: Channel[Message] = Channel(pair.ours, ToTask)
+    with closing(channel), pytest.raises(BrokenChannelError, match=error):
+        channel.receive()
 
 
 def test_descriptors_arrive_with_their_messages(pair: Pair, tmp_path: Any) -> None:
@@ -210,9 +250,7 @@ class Listener:
 
 
 @settings(max_examples=tries(20))
-@given(
-    messages=st.lists(st.tuples(st.sampled_from(MESSAGES), st.booleans()), max_size=600)
-)
+@given(messages=st.lists(st.sampled_from(SENDABLE), max_size=600))
 def test_the_node_sends_all_however_slowly_it_is_read(
     messages: list[tuple[Message, bool]],
 ) -> None:
@@ -289,6 +327,18 @@ def test_a_patient_connection_ends_when_the_other_side_ends_it(pair: Pair) -> No
 
     listener = asyncio.run(scenario())
     assert (listener.times_closed, listener.heard) == (1, [])
+
+
+@pytest.mark.parametrize("message", [Served(1), Refused("x" * (1 << 20))])
+def test_a_peer_that_receives_nothing_is_given_up(pair: Pair, message: Message) -> None:
+    async def scenario() -> None:
+        listener = Listener(pair.ours)
+        for _ in range(5000):
+            listener.channel.send(message)
+        await listener.until_closed()
+        listener.channel.close()
+
+    asyncio.run(scenario())
 
 
 def test_close_is_not_reported_within_send(pair: Pair) -> None:

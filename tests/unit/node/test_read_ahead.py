@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 
 from sparkcache.config.setting import PolicyName
 from sparkcache.fetch import RunSlice
 from sparkcache.fetch.read_ahead_window import ONE_RUN, ReadAheadWindow
-from sparkcache.node.messages import Served
+from sparkcache.node.messages import Clear, Served
+from sparkcache.node.run_store import RunStore
 from tests.unit.node.node_world import (
     CONFIG,
+    RUNS,
     SIZE,
     Reader,
     World,
@@ -20,6 +23,10 @@ from tests.unit.node.node_world import (
     plan,
     run_slice,
 )
+
+if TYPE_CHECKING:
+    from sparkcache.cache import CachedRun
+    from sparkcache.model import RunKey
 
 LEDGERS = 32
 
@@ -353,3 +360,39 @@ def test_what_was_loaded_for_one_that_left_goes_first() -> None:
         world.settle()
     assert world.held() <= {0}
     assert world.service.metrics().wasted == 2
+
+
+def test_what_is_held_is_not_looked_up_for_every_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World()
+    world.loader()
+    world.read(world.of(0, RUNS))
+    looked_up = []
+    peek = RunStore.peek
+
+    def counting(
+        store: RunStore, key: RunKey, now_s: float | None = None
+    ) -> CachedRun[int] | None:
+        looked_up.append(key)
+        return peek(store, key, now_s)
+
+    monkeypatch.setattr(RunStore, "peek", counting)
+    reader = world.of(0, RUNS)
+    for _ in range(RUNS):
+        assert isinstance(reader.ask(), Served)
+    assert len(looked_up) < 3 * RUNS
+
+
+def test_what_was_held_and_is_evicted_is_loaded_ahead_again() -> None:
+    world = World()
+    world.loader()
+    ledgers = [small(number) for number in range(LEDGERS)]
+    world.read(world.reader(*ledgers))
+    reader = world.reader(*ledgers)
+    for _ in range(10):
+        reader.ask()
+    world.request(Clear())
+    read_slowly(world, reader)
+    metrics = world.service.metrics()
+    assert metrics.misses == 2, "the first of all, and the first after the eviction"

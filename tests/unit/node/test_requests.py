@@ -9,7 +9,7 @@ import pytest
 from sparkcache.demand import Consumer
 from sparkcache.demand import ReaderIdentity as ScanReader
 from sparkcache.fetch import Scan
-from sparkcache.model import ReadToken
+from sparkcache.model import ReadToken, Run
 from sparkcache.node.events import TaskMessage
 from sparkcache.node.messages import (
     GetMetrics,
@@ -21,7 +21,15 @@ from sparkcache.node.messages import (
     TopicMetricsReply,
 )
 from sparkcache.node.reader_session import ReaderSession
-from tests.unit.node.node_world import CONFIG, RUNS, SIZE, TOPIC, FakePeer, World
+from tests.unit.node.node_world import (
+    CONFIG,
+    RUNS,
+    SIZE,
+    TOPIC,
+    FakePeer,
+    World,
+    run_slice,
+)
 
 
 def test_a_task_of_another_version_is_refused() -> None:
@@ -95,6 +103,24 @@ def test_a_topic_is_counted_with_its_group() -> None:
     world.configure(replace(CONFIG, max_bytes=SIZE))
     (topic,) = world.service.topic_metrics()
     assert (topic.runs, topic.kept_bytes, topic.evictions) == (1, SIZE, 2)
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        pytest.param([(0, 0), (0, 0), (1, 1)], id="one comes twice"),
+        pytest.param([(1, 1), (0, 0)], id="backwards"),
+        pytest.param([(0, 5), (5, 9)], id="they overlap"),
+    ],
+)
+def test_opening_runs_that_do_not_follow_each_other_ends_the_connection(
+    entries: list[tuple[int, int]],
+) -> None:
+    runs = tuple(Run(first, last) for first, last in entries)
+    world = World()
+    reader = world.reader(replace(run_slice(0, 0, 1), runs=runs))
+    assert reader.is_closed
+    assert reader.session.scan is None
 
 
 @pytest.mark.parametrize(("start", "stop"), [(0, 0), (5, 3), (-1, 3), (0, RUNS + 1)])
