@@ -9,8 +9,8 @@ stopped for a while; nodes lack descriptors; jobs are cancelled. What happens, a
 which order, follows from the seed.
 
     faults, kinds   how many there were, and of which kind
-    queries         how many have ended
-    cancelled       queries that were cancelled and run again, as part of the faults
+    queries         reads of a whole topic that have ended
+    cancelled       queries that were cancelled, and run again
     failed          queries that failed otherwise, or took longer than three minutes
     wrong_rows      by how many rows a query differs from a read without the cache;
                     1 if there are as many rows, but others
@@ -115,7 +115,7 @@ class Application:
     """Queries, compared with what was read before without the cache.
 
     Attributes:
-        queries: How many have ended.
+        queries: How many reads of a whole topic have ended.
         wrong_rows: By how many rows they were wrong.
         cancelled: How many were cancelled and repeated.
         failed: Why others failed.

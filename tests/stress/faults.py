@@ -116,7 +116,9 @@ class Faults:
         kind = self._next_kind()
         share, lasts_s = self._random.random(), self._random.uniform(*_LASTS_S)
         if kind == "cancel jobs":
-            self.kinds[kind] += self._cancel()
+            if self._cancel():
+                log(kind)
+                self.kinds[kind] += 1
             return
         found = ClusterProcesses.now()
         whose = "node" if kind == "few descriptors" else kind.split()[1]
