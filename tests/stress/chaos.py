@@ -1,0 +1,357 @@
+"""Queries of an application on a cluster whose processes are killed and stopped.
+
+    python tests/stress/chaos.py [--json] [--seconds N] [--seed S]
+
+An application with two executors runs queries in turn: scans, plans of several scans,
+streams, and two sessions with different settings at once, with speculation. Meanwhile
+nodes, loaders, Python workers and executors are killed; nodes, loaders and workers are
+stopped for a while; nodes lack descriptors; jobs are cancelled. What happens, and in
+which order, follows from the seed.
+
+    faults, kinds   how many there were, and of which kind
+    queries         reads of a whole topic that have ended
+    cancelled       queries that were cancelled, and run again
+    failed          queries that failed otherwise, or took longer than three minutes
+    wrong_rows      by how many rows a query differs from a read without the cache;
+                    1 if there are as many rows, but others
+    samples         how often the shared memory of a node and its loaders was looked at
+    cap_exceeded    how often it was more than maxBytes
+    largest_bytes   the most of it
+    without_node    executors that have no node again, a minute after the faults
+    leaks           processes and shared memory that are left at the end
+
+What happens is written to standard error. The status is 1 if anything failed, was
+wrong, was exceeded, is missing or is left.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from pyspark.util import InheritableThread
+
+import sparkcache
+from sparkcache.source.driver.node_rpc import node_metrics
+from sparkcache.source.spark_version import has_spark
+from sparkcache_pulsar.testing import synthetic_topic, write_directory
+from tests import leaks, spark_home
+from tests.stress.faults import Faults, log
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import DataFrame, Row
+
+TOPICS = {
+    "persistent://shop/eu/orders": 6 << 20,
+    "persistent://shop/eu/users": 2 << 20,
+}
+CONFIG = sparkcache.CacheConfig(
+    max_bytes=4 << 20,
+    run_bytes=128 << 10,
+    partition_bytes=512 << 10,
+    read_ahead_bytes=1 << 20,
+    loaders=2,
+    ttl_after_read_s=5,
+    request_timeout_s=2,
+    startup_timeout_s=10,
+)
+OTHER = sparkcache.CacheConfig(
+    max_bytes=1 << 20, policy="lru", run_bytes=256 << 10, request_timeout_s=1
+)
+"""Settings of the second session. Those of the node are decided by the first."""
+
+EXECUTORS = 2
+GROUP = "chaos"
+LONGEST_S = 180.0
+_CANCELLED = "cancelled part of cancelled job group"
+CONF = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.executor.memory": "512m",
+    "spark.sql.shuffle.partitions": "2",
+    # Faults are no reason to give up.
+    "spark.task.maxFailures": "1000",
+    "spark.stage.maxConsecutiveAttempts": "1000",
+    "spark.deploy.maxExecutorRetries": "-1",
+    "spark.speculation": "true",
+    "spark.speculation.interval": "100ms",
+    "spark.speculation.multiplier": "1.5",
+    "spark.speculation.quantile": "0.5",
+}
+
+
+class Digest(NamedTuple):
+    """What a read found: rows, a sum over their content, and the last position."""
+
+    rows: int
+    content: int
+    last: tuple[int, ...]
+
+    def __add__(self, other: tuple[Any, ...]) -> Digest:
+        rows, content, last = other
+        return Digest(self.rows + rows, self.content + content, max(self.last, last))
+
+
+NOTHING = Digest(0, 0, ())
+
+
+class Application:
+    """Queries, compared with what was read before without the cache.
+
+    Attributes:
+        queries: How many reads of a whole topic have ended.
+        wrong_rows: By how many rows they were wrong.
+        cancelled: How many were cancelled and repeated.
+        failed: Why others failed.
+
+    """
+
+    def __init__(self, spark: SparkSession, directory: Path, seed: int) -> None:
+        self.queries = self.wrong_rows = self.cancelled = 0
+        self.failed: list[str] = []
+        self._spark = spark
+        self._directory = directory
+        self._random = random.Random(f"queries {seed}")
+        sparkcache.install(spark, CONFIG)
+        self._other = spark.newSession()
+        sparkcache.install(self._other, OTHER)
+        self._expected = {
+            topic: digest(self._load(topic, enabled="false")) for topic in TOPICS
+        }
+
+    def run_one(self) -> None:
+        """Run one kind of query, in a thread of its own, which may be given up."""
+        kinds: list[Callable[[], None]] = [self._scan, self._plan, self._sessions]
+        if has_spark("4.2"):
+            kinds.append(self._stream)
+        thread = self._thread(self._random.choice(kinds))
+        log(thread.name)
+        thread.start()
+        thread.join(LONGEST_S)
+        if thread.is_alive():
+            self.failed.append(f"{thread.name}: still running after {LONGEST_S:g} s")
+            self._spark.sparkContext.cancelAllJobs()
+            for query in self._spark.streams.active:
+                query.stop()
+            thread.join(LONGEST_S)
+
+    def cancel(self) -> bool:
+        """Cancel the queries that run, except streams; return whether any did."""
+        context = self._spark.sparkContext
+        tracker = context.statusTracker()
+        infos = map(tracker.getJobInfo, tracker.getJobIdsForGroup(GROUP))
+        is_running = any(info and info.status == "RUNNING" for info in infos)
+        if is_running:
+            context.cancelJobGroup(GROUP)
+        return is_running
+
+    def missing_nodes(self, wait_s: float) -> int:
+        """Read until each executor has a node; return how many have none."""
+        end_s = time.monotonic() + wait_s
+        while True:
+            self._scan()
+            missing = EXECUTORS - len(node_metrics(self._spark))
+            if missing <= 0 or time.monotonic() > end_s:
+                return max(missing, 0)
+
+    def _thread(self, query: Callable[[], None]) -> threading.Thread:
+        def run() -> None:
+            self._spark.sparkContext.setJobGroup(GROUP, query.__name__)
+            while True:
+                try:
+                    query()
+                except Exception as error:
+                    if _CANCELLED in str(error):
+                        self.cancelled += 1
+                        continue
+                    self.failed.append(f"{query.__name__}: {error}")
+                    traceback.print_exc()
+                return
+
+        return InheritableThread(target=run, name=query.__name__)
+
+    def _load(self, topic: str, *, other: bool = False, **options: str) -> DataFrame:
+        session = self._other if other else self._spark
+        reader = session.read.format("sparkcache").options(topic=topic, **options)
+        return reader.load(str(self._directory / "bucket"))
+
+    def _compare(self, topic: str, found: Digest) -> None:
+        expected = self._expected[topic]
+        self.queries += 1
+        log(f"{topic} is read: {found.rows} rows")
+        if found != expected:
+            self.wrong_rows += max(abs(found.rows - expected.rows), 1)
+            log(f"wrong: {found}, expected {expected}")
+
+    def _scan(self) -> None:
+        topic = self._random.choice([*TOPICS])
+        run_bytes = self._random.choice(["64k", "128k", "512k"])
+        self._compare(topic, digest(self._load(topic, runBytes=run_bytes)))
+
+    def _plan(self) -> None:
+        topics = [*TOPICS, self._random.choice([*TOPICS])]
+        frames = [self._load(topic) for topic in topics]
+        with sparkcache.plan(*frames):
+            for topic, frame in zip(topics, frames, strict=True):
+                self._compare(topic, digest(frame))
+
+    def _sessions(self) -> None:
+        topic = self._random.choice([*TOPICS])
+
+        def read_other() -> None:
+            self._compare(topic, digest(self._load(topic, other=True)))
+
+        thread = self._thread(read_other)
+        thread.start()
+        try:
+            self._compare(topic, digest(self._load(topic)))
+        finally:
+            thread.join()
+
+    def _stream(self) -> None:
+        topic = self._random.choice([*TOPICS])
+        batches: dict[int, Digest] = {}
+
+        def read(batch: DataFrame, number: int) -> None:
+            batches[number] = digest(batch)
+
+        reader = self._spark.readStream.format("sparkcache")
+        rows = reader.options(topic=topic, maxBytesPerTrigger="1m")
+        writer = rows.load(str(self._directory / "bucket")).writeStream
+        query = writer.foreachBatch(read).trigger(availableNow=True).start()
+        query.awaitTermination()
+        self._compare(topic, sum(batches.values(), NOTHING))
+
+
+def digest(frame: DataFrame) -> Digest:
+    """Read all rows."""
+    position = [F.col(f"__{name}") for name in ("ledgerId", "entryId", "batchIndex")]
+    content = F.concat("value", F.concat_ws("/", *position).cast("binary"))
+    row: Row
+    (row,) = frame.agg(
+        F.count("*").alias("rows"),
+        F.sum(F.crc32(content)).alias("content"),
+        F.max(F.struct(*position)).alias("last"),
+    ).collect()
+    return Digest(row["rows"], row["content"] or 0, tuple(row["last"] or ()))
+
+
+def run(seconds: float, seed: int) -> dict[str, Any]:
+    """Run queries while there are faults; return what came of it."""
+    leaks.become_reaper()
+    before = leaks.Belongings.now()
+    with tempfile.TemporaryDirectory(
+        prefix="chaos-", ignore_cleanup_errors=True
+    ) as path:
+        directory = Path(path)
+        for topic, size_bytes in TOPICS.items():
+            objects = synthetic_topic(topic, size_bytes, ledgers=3)
+            write_directory(directory / "bucket", objects)
+        with session(directory) as spark:
+            application = Application(spark, directory, seed)
+            faults = Faults(seed, CONFIG.max_bytes, application.cancel)
+            end_s = time.monotonic() + seconds
+            faults.start()
+            try:
+                while time.monotonic() < end_s:
+                    application.run_one()
+            finally:
+                faults.end()
+            without_node = application.missing_nodes(wait_s=60)
+            faults.sample()
+        left = what_is_left(before)
+    for finding in (*application.failed, *left):
+        log(finding)
+    return {
+        "faults": faults.kinds.total(),
+        "kinds": dict(sorted(faults.kinds.items())),
+        "queries": application.queries,
+        "cancelled": application.cancelled,
+        "failed": len(application.failed),
+        "wrong_rows": application.wrong_rows,
+        "samples": faults.samples,
+        "cap_exceeded": faults.exceeded,
+        "largest_bytes": faults.largest_bytes,
+        "without_node": without_node,
+        "leaks": len(left),
+        "seconds": seconds,
+        "seed": seed,
+    }
+
+
+def what_is_left(before: leaks.Belongings) -> list[str]:
+    """Return the processes and shared files that remain after a while."""
+    end_s = time.monotonic() + leaks.GRACE_S
+    while True:
+        now = leaks.Belongings.now()
+        left = replace(now, descriptors={}).since(before)
+        if not left or time.monotonic() > end_s:
+            return left
+        time.sleep(0.1)
+
+
+@contextmanager
+def session(directory: Path) -> Iterator[SparkSession]:
+    """A session with two executors, whose files are in a directory; ends its JVM."""
+    home = directory / "home"
+    home.mkdir()
+    spark_home.link(home)
+    os.environ["SPARK_HOME"] = str(home)
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    java = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", java)
+    builder = SparkSession.builder.master(f"local-cluster[{EXECUTORS},1,1024]")
+    conf = CONF | {
+        "spark.executor.extraJavaOptions": java,
+        "spark.local.dir": str(directory / "local"),
+    }
+    for name, value in conf.items():
+        builder = builder.config(name, value)
+    spark = sparkcache.configure(builder).getOrCreate()
+    spark.sparkContext.setLogLevel("OFF")
+    try:
+        yield spark
+    finally:
+        spark.stop()
+        gateway = SparkContext._gateway
+        assert gateway is not None
+        gateway.shutdown()
+        with suppress(OSError):
+            gateway.proc.stdin.close()
+        gateway.proc.wait()
+
+
+def main() -> None:
+    """Run as the command line says."""
+    parser = argparse.ArgumentParser(description="Faults on a cluster.")
+    parser.add_argument("--json", action="store_true", help="JSON alone")
+    parser.add_argument("--seconds", type=float, default=60, help="60")
+    parser.add_argument("--seed", type=int, default=1, help="1")
+    chosen = parser.parse_args()
+    result = run(chosen.seconds, chosen.seed)
+    if not chosen.json:
+        for name, value in result.items():
+            print(f"{name:28} {value}")
+    print(json.dumps(result))
+    names = ("failed", "wrong_rows", "cap_exceeded", "without_node", "leaks")
+    sys.exit(any(result[name] for name in names))
+
+
+if __name__ == "__main__":
+    main()
