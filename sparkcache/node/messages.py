@@ -1,9 +1,11 @@
 """The messages between tasks, the node and its loaders.
 
-    task -> node      PackedOpen, Take, Finish, QueryProgress, EndPlans, Clear,
-                      ReportLosses, GetMetrics, GetTopicMetrics, GetLosses, GetStatus
-    node -> task      Served and Streamed (with a descriptor), ServedFromSegment,
-                      Failed, Refused, KeepAlive, MetricsReply, TopicMetricsReply,
+    task -> node      PackedOpen or OpenPartition, Take, Finish, QueryProgress,
+                      EndPlans, Clear, ReportLosses, GetMetrics, GetTopicMetrics,
+                      GetLosses, GetStatus
+    node -> task      Served and Streamed (with a descriptor), ServedAt and StreamedAt
+                      (for readers in the JVM), ServedFromSegment, Failed, Refused,
+                      KeepAlive, MetricsReply, TopicMetricsReply,
                       LossesReply, StatusReply
     node -> loader    Start, Grant, Deny, Cancel, Prepare, Forget, Unmap
     loader -> node    Decoded, Skipped, Loaded, Streamed (with a descriptor), Ended,
@@ -65,6 +67,18 @@ class PackedOpen(Message, frozen=True):
     following: tuple[tuple[int, PackedSlice], ...]
     group: str
     authority: int
+
+
+class OpenPartition(Message, frozen=True):
+    """Opens a partition for a reader in the JVM; see `sparkcache.node.opening`.
+
+    `planned` is a PlannedPartition, `properties` are local properties of the task.
+    """
+
+    planned: bytes
+    stage: int
+    partition: int
+    properties: dict[str, str]
 
 
 class Open(Message, frozen=True):
@@ -153,6 +167,21 @@ class Served(Message, frozen=True):
     """The requested run, in the attached descriptor."""
 
     size_bytes: int
+
+
+class ServedAt(Message, frozen=True):
+    """The requested run, at /proc/PID/fd/FD, for a reader in the JVM."""
+
+    size_bytes: int
+    pid: int
+    fd: int
+
+
+class StreamedAt(Message, frozen=True):
+    """As Streamed, with the pipe at /proc/PID/fd/FD until the reader's next message."""
+
+    pid: int
+    fd: int
 
 
 class ServedFromSegment(Message, frozen=True):
@@ -314,6 +343,7 @@ class Ended(Message, frozen=True):
 
 FromTask: TypeAlias = (
     PackedOpen
+    | OpenPartition
     | Take
     | Finish
     | QueryProgress
@@ -327,6 +357,8 @@ FromTask: TypeAlias = (
 )
 ToTask: TypeAlias = (
     Served
+    | ServedAt
+    | StreamedAt
     | ServedFromSegment
     | Streamed
     | Failed
