@@ -35,7 +35,7 @@ $(STAMP): pyproject.toml constraints.txt | python
 	touch $@
 
 # Install pip, then the checkout with its dependencies into an environment. A file of
-# constraints applies, also to builds. The jar is not built here: see sparkcache/ui/jar.py.
+# constraints applies, also to builds. The jar is not built here: see sparkcache/jvm/jar.py.
 define install
 $(1)/bin/python -m pip install --quiet --constraint $(2) --upgrade pip
 HATCH_BUILD_NO_HOOKS=true $(1)/bin/python -m pip install --quiet \

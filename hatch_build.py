@@ -1,4 +1,4 @@
-"""Build hook that adds the jar of the Spark plugin to the wheel, if a JDK is found."""
+"""Build hook that adds the jars for Spark's JVM to the wheel, if a JDK is found."""
 
 from __future__ import annotations
 
@@ -11,21 +11,26 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
 class JarHook(BuildHookInterface[Any]):
-    """Compiles the plugin. An editable install compiles it on first use instead."""
+    """Compiles the jars. An editable install compiles them on first use instead."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Build the jar outside of the source tree and add it to the wheel."""
+        """Build the jars outside of the source tree and add them to the wheel."""
         if version == "editable":
             return
-        ui = Path(self.root, "sparkcache", "ui")
+        jvm = Path(self.root, "sparkcache", "jvm")
         self._directory = tempfile.TemporaryDirectory()
-        jar = Path(self._directory.name, "sparkcache.jar")
-        try:
-            runpy.run_path(str(ui / "jar.py"))["build"](jar)
-        except FileNotFoundError as error:
-            self.app.display_warning(f"the wheel has no tab for Spark's UI: {error}")
-            return
-        build_data["force_include"][str(jar)] = "sparkcache/ui/sparkcache.jar"
+        builders = runpy.run_path(str(jvm / "jar.py"))
+        for name, build in (
+            ("sparkcache.jar", builders["build"]),
+            ("sparkcache_reader.jar", builders["build_reader"]),
+        ):
+            jar = Path(self._directory.name, name)
+            try:
+                build(jar)
+            except FileNotFoundError as error:
+                self.app.display_warning(f"the wheel has no {name}: {error}")
+                return
+            build_data["force_include"][str(jar)] = f"sparkcache/jvm/{name}"
 
     def finalize(
         self,

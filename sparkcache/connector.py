@@ -443,6 +443,14 @@ class Connector(ABC):
         """
         return range(len(extents))
 
+    def selects_rows(self, options: Mapping[str, str]) -> bool:
+        """Return whether resolvers change runs that have the columns of the schema.
+
+        If not, the reader in the JVM serves such runs as they are cached. Runs with
+        more columns are always resolved.
+        """
+        return type(self).resolver is not Connector.resolver
+
     @abstractmethod
     def runs(self, extent: Extent, run_bytes: int) -> Sequence[Run]:
         """Cut an extent into runs of about `run_bytes` stored bytes each."""

@@ -28,6 +28,7 @@ _STREAMS = (
     "unit/delta/test_table_stream_ends.py",
     "unit/delta/test_table_streams.py",
     "unit/source/test_connector_seam.py",
+    "unit/source/test_jvm_partition.py",
     "unit/source/test_sampling.py",
     "unit/source/test_stream_reader.py",
     "unit/source/test_stream_restarts.py",

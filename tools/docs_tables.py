@@ -33,7 +33,7 @@ DOCS = ROOT / "docs"
 RESULTS = ROOT / "tests" / "benchmarks" / "results"
 LINES = ROOT / "examples" / "lines_connector"
 PICTURE = DOCS / "policies.svg"
-JAVA = ROOT / "sparkcache" / "ui" / "java" / "MetricNames.java"
+JAVA = ROOT / "sparkcache" / "jvm" / "java" / "ui" / "MetricNames.java"
 
 _SECTION = re.compile(r"<!-- generated: ([\w-]+) -->\n(.*?)<!-- end -->", re.DOTALL)
 _UNITS = {"By": "bytes", "s": "seconds", "1": ""}

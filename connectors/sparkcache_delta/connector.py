@@ -10,6 +10,7 @@ from sparkcache_delta.decode import decode
 from sparkcache_delta.discovery import Catalog
 from sparkcache_delta.file_schema import FileSchema
 from sparkcache_delta.filtering import Resolver
+from sparkcache_delta.options import WHERE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -87,6 +88,10 @@ class DeltaConnector(TableConnector):
     def decode(self, ledger: Ledger, raw: RawRun, batch_bytes: int) -> DecodedRun:
         """Convert rows of the file to rows of the table."""
         return decode(ledger, raw, batch_bytes)
+
+    def selects_rows(self, options: Mapping[str, str]) -> bool:
+        """Return whether rows are selected by `where`."""
+        return WHERE in options
 
     def resolver(
         self,

@@ -123,6 +123,10 @@ class PulsarConnector(Connector):
         """Decode the records of a run."""
         return decode(ledger, raw, batch_bytes)
 
+    def selects_rows(self, options: Mapping[str, str]) -> bool:
+        """Return False: runs of chunks and transactions have columns of their own."""
+        return False
+
     def resolver(
         self,
         decoding: str,

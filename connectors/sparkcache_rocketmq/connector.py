@@ -108,6 +108,10 @@ class RocketMQConnector(Connector):
         """Decode the records of a run."""
         return decode(ledger, raw, batch_bytes)
 
+    def selects_rows(self, options: Mapping[str, str]) -> bool:
+        """Return whether messages are selected by their tags."""
+        return bool(tags.wanted(options))
+
     def resolver(
         self,
         decoding: str,

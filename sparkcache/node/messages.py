@@ -1,9 +1,11 @@
 """The messages between tasks, the node and its loaders.
 
-    task -> node      PackedOpen, Take, Finish, QueryProgress, EndPlans, Clear,
-                      ReportLosses, GetMetrics, GetTopicMetrics, GetLosses, GetStatus
-    node -> task      Served and Streamed (with a descriptor), ServedFromSegment,
-                      Failed, Refused, KeepAlive, MetricsReply, TopicMetricsReply,
+    task -> node      PackedOpen or OpenPartition, Take, Finish, QueryProgress,
+                      EndPlans, Clear, ReportLosses, GetMetrics, GetTopicMetrics,
+                      GetLosses, GetStatus
+    node -> task      Served and Streamed (with a descriptor), ServedAt and StreamedAt
+                      (for readers in the JVM), ServedFromSegment, Failed, Refused,
+                      KeepAlive, MetricsReply, TopicMetricsReply,
                       LossesReply, StatusReply
     node -> loader    Start, Grant, Deny, Cancel, Prepare, Forget, Unmap
     loader -> node    Decoded, Skipped, Loaded, Streamed (with a descriptor), Ended,
@@ -73,6 +75,18 @@ class PackedOpen(Message, frozen=True):
     following: tuple[tuple[int, PackedSlice], ...]
     group: str
     authority: int
+
+
+class OpenPartition(Message, frozen=True):
+    """Opens a partition for a reader in the JVM; see `sparkcache.node.opening`.
+
+    `planned` is a PlannedPartition, `properties` are local properties of the task.
+    """
+
+    planned: bytes
+    stage: int
+    partition: int
+    properties: dict[str, str]
 
 
 class Open(Message, frozen=True):
@@ -162,6 +176,21 @@ class Served(Message, frozen=True):
 
     carries_descriptor: ClassVar[bool] = True
     size_bytes: int
+
+
+class ServedAt(Message, frozen=True):
+    """The requested run, at /proc/PID/fd/FD, for a reader in the JVM."""
+
+    size_bytes: int
+    pid: int
+    fd: int
+
+
+class StreamedAt(Message, frozen=True):
+    """As Streamed, with the pipe at /proc/PID/fd/FD until the reader's next message."""
+
+    pid: int
+    fd: int
 
 
 class ServedFromSegment(Message, frozen=True):
@@ -328,6 +357,7 @@ class Ended(Message, frozen=True):
 
 FromTask: TypeAlias = (
     PackedOpen
+    | OpenPartition
     | Take
     | Finish
     | QueryProgress
@@ -341,6 +371,8 @@ FromTask: TypeAlias = (
 )
 ToTask: TypeAlias = (
     Served
+    | ServedAt
+    | StreamedAt
     | ServedFromSegment
     | Streamed
     | Failed

@@ -19,6 +19,30 @@ if TYPE_CHECKING:
 
 def packed(message: Open) -> PackedOpen:
     """Return the compact form of a message."""
+    ledgers, slices, following = pack_slices(message.scan.slices, message.following)
+    return PackedOpen(
+        message.version,
+        message.scan.root,
+        message.scan.storage,
+        message.scan.config,
+        ledgers,
+        slices,
+        message.reader,
+        message.epoch,
+        message.settings,
+        message.plans,
+        following,
+        message.group,
+        message.authority,
+    )
+
+
+def pack_slices(
+    slices: tuple[RunSlice, ...], following: tuple[tuple[int, RunSlice], ...]
+) -> tuple[
+    tuple[Ledger, ...], tuple[PackedSlice, ...], tuple[tuple[int, PackedSlice], ...]
+]:
+    """Return the ledgers of slices, each once, and the slices that refer to them."""
     numbers: dict[Ledger, int] = {}
 
     def pack(run_slice: RunSlice) -> PackedSlice:
@@ -32,32 +56,16 @@ def packed(message: Open) -> PackedOpen:
             run_slice.topic_offset,
         )
 
-    slices = tuple(map(pack, message.scan.slices))
-    following = tuple(
-        (partition, pack(run_slice)) for partition, run_slice in message.following
-    )
-    return PackedOpen(
-        message.version,
-        message.scan.root,
-        message.scan.storage,
-        message.scan.config,
-        tuple(numbers),
-        slices,
-        message.reader,
-        message.epoch,
-        message.settings,
-        message.plans,
-        following,
-        message.group,
-        message.authority,
-    )
+    packed_slices = tuple(map(pack, slices))
+    packed_following = tuple((part, pack(first)) for part, first in following)
+    return tuple(numbers), packed_slices, packed_following
 
 
 def unpacked(opening: PackedOpen) -> Open:
     """Return the message of a compact form; raises ValueError if it is invalid."""
-    slices = tuple(_unpack(part, opening.ledgers) for part in opening.parts)
+    slices = tuple(unpack_slice(part, opening.ledgers) for part in opening.parts)
     following = [
-        (partition, _unpack(part, opening.ledgers))
+        (partition, unpack_slice(part, opening.ledgers))
         for partition, part in opening.following
     ]
     return Open(
@@ -73,7 +81,8 @@ def unpacked(opening: PackedOpen) -> Open:
     )
 
 
-def _unpack(part: PackedSlice, ledgers: Sequence[Ledger]) -> RunSlice:
+def unpack_slice(part: PackedSlice, ledgers: Sequence[Ledger]) -> RunSlice:
+    """Return a slice with its ledger; raises ValueError if there is no such ledger."""
     if not 0 <= part.ledger < len(ledgers):
         raise ValueError(f"ledger {part.ledger} of a message with {len(ledgers)}")
     ledger = ledgers[part.ledger]

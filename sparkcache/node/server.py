@@ -20,8 +20,9 @@ from sparkcache.node.launch import REFUSED_STATUS
 from sparkcache.node.lifetime import watch
 from sparkcache.node.loader_limits import usable_cores, warn_if_too_large
 from sparkcache.node.loader_pool import LoaderPool
-from sparkcache.node.messages import FromTask, PackedOpen
+from sparkcache.node.messages import FromTask, OpenPartition, PackedOpen, Refused
 from sparkcache.node.node_log import limit_log
+from sparkcache.node.opening import PathPeer, opened
 from sparkcache.node.packed_open import unpacked
 from sparkcache.node.reader_session import ReaderSession
 from sparkcache.node.service import Service
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sparkcache.config import NodeConfig
-    from sparkcache.node.events import Event
+    from sparkcache.node.events import Event, TaskRequest
 
 _TICK_S = 0.5
 _LOG_TICK_S = 5.0
@@ -175,8 +176,22 @@ class _TaskConnection:
         self._session = ReaderSession(self._channel)
 
     def _on_message(self, message: FromTask, _: int | None) -> None:
+        if isinstance(self._session.peer, PathPeer):
+            self._session.peer.take_back()
+        request: TaskRequest
         try:
-            request = unpacked(message) if isinstance(message, PackedOpen) else message
+            match message:
+                case PackedOpen():
+                    request = unpacked(message)
+                case OpenPartition():
+                    opening = opened(message)
+                    if opening is None:
+                        self._channel.send(Refused("the session does without a cache"))
+                        return
+                    self._session.peer = PathPeer(self._channel)
+                    request = opening
+                case _:
+                    request = message
         except ValueError as error:
             _log.warning("closing a task's connection: %s", error)
             self._channel.close()
@@ -184,6 +199,8 @@ class _TaskConnection:
         self._service.handle(TaskMessage(self._session, request))
 
     def _on_close(self) -> None:
+        if isinstance(self._session.peer, PathPeer):
+            self._session.peer.take_back()
         self._service.handle(TaskClosed(self._session))
 
 

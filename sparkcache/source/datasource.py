@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -17,6 +18,7 @@ from sparkcache.config import CacheConfig
 from sparkcache.connector import TableConnector
 from sparkcache.errors import ConfigError
 from sparkcache.progress import steps
+from sparkcache.source.batch import jvm_partition
 from sparkcache.source.batch.collection import no_collection
 from sparkcache.source.batch.extent_index import ExtentIndex
 from sparkcache.source.batch.scan_partition import ScanPartition, cut
@@ -29,7 +31,7 @@ from sparkcache.source.streaming.refused_stream import RefusedStream
 from sparkcache.storage import Traffic, open_storage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
     from pyspark.sql.types import StructField, StructType
@@ -54,10 +56,16 @@ class SparkCacheSource(DataSource):
 
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
-        scan = ScanOptions.parse(dict(options))
+        given = {
+            name: options[name] for name in options if name != jvm_partition.OPTION
+        }
+        settings = options.get(jvm_partition.OPTION)
+        scan = ScanOptions.parse(given)
         # The process that plans a stream has no broadcast variables.
-        base = None if self.installed is None else self.installed.value
-        self._config = CacheConfig.resolve(options=scan.raw, base=base)
+        self._base = None if self.installed is None else self.installed.value
+        self._is_for_jvm = settings is not None
+        conf = json.loads(settings or "{}")
+        self._config = CacheConfig.resolve(options=scan.raw, conf=conf, base=self._base)
         self._scan = _pinned(scan, self._config)
 
     @classmethod
@@ -78,6 +86,8 @@ class SparkCacheSource(DataSource):
             no_collection(),
         ):
             reader = TaskReader(self._scan, columns, self.installed)
+            if self._is_for_jvm:
+                return _ReaderForJvm(self._scan, self._config, reader, self._base)
             return _Reader(self._scan, self._config, reader)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
@@ -127,8 +137,11 @@ class _Reader(DataSourceReader):
     def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_storage": None, "_snapshots": []}
 
-    def partitions(self) -> list[ScanPartition]:
+    def partitions(self) -> Sequence[InputPartition]:
         """Cut the topics into partitions; the versions of their objects are pinned."""
+        return self._cut()
+
+    def _cut(self) -> list[ScanPartition]:
         assert self._storage is not None, (
             "partitions are cut in the process that made the reader"
         )
@@ -142,6 +155,26 @@ class _Reader(DataSourceReader):
         assert isinstance(partition, ScanPartition)
         index = self._indexes[partition.consumer.topic]
         return self._task_reader.read(partition, index)
+
+
+class _ReaderForJvm(_Reader):
+    """A reader whose partitions are first opened in the JVM."""
+
+    def __init__(
+        self,
+        scan: ScanOptions,
+        config: CacheConfig,
+        task_reader: TaskReader,
+        installed: CacheConfig | None,
+    ) -> None:
+        super().__init__(scan, config, task_reader)
+        self._installed = installed
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Cut the topics into partitions, as the JVM opens them."""
+        return jvm_partition.for_jvm(
+            self._scan, self._config, self._installed, self._cut()
+        )
 
 
 def _pinned(scan: ScanOptions, config: CacheConfig) -> ScanOptions:

@@ -85,7 +85,8 @@ def test_metadata_of_both_distributions(built: Path) -> None:
         names = archive.namelist()
         (path,) = (name for name in names if name.endswith(".dist-info/METADATA"))
         metadata = message_from_bytes(archive.read(path))
-    assert "sparkcache/ui/sparkcache.jar" in names
+    assert "sparkcache/jvm/sparkcache.jar" in names
+    assert "sparkcache/jvm/sparkcache_reader.jar" in names
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert metadata["License-Expression"] == "Apache-2.0"
     assert metadata["Author"] == "The sparkcache developers"

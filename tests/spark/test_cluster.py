@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import pyspark
 import pytest
 
-from sparkcache.ui.jar import plugin_jar
+from sparkcache.jvm.jar import plugin_jar
 from tests.needs import SPARK_4_2
 from tests.spark.browser import Browser
 from tests.spark.spark_topics import Topic, write

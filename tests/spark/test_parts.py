@@ -36,7 +36,11 @@ def value(number: int) -> bytes:
 
 @pytest.fixture
 def parts(tmp_path: Path) -> Topic:
-    """A topic of large messages, each in three ledgers; a third of them aborted."""
+    return write_parts(tmp_path / "bucket")
+
+
+def write_parts(directory: Path) -> Topic:
+    """Write large messages, each in three ledgers; a third of them are aborted."""
     entries: list[list[bytes]] = [[] for _ in range(LEDGERS)]
     for number in range(LEDGERS - 3):
         txn = (0, number)
@@ -51,8 +55,8 @@ def parts(tmp_path: Path) -> Topic:
     stored: list[StoredObject] = []
     for ledger, written in enumerate(entries):
         stored += ledger_objects(TOPIC, ledger, written, max_block_bytes=800)
-    write_directory(tmp_path / "bucket", stored)
-    return Topic(tmp_path / "bucket")
+    write_directory(directory, stored)
+    return Topic(directory)
 
 
 def values(found: DataFrame) -> list[bytes]:

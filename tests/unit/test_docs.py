@@ -393,7 +393,7 @@ def test_generated_tables_are_as_the_code_makes_them(tables: dict[str, Any]) -> 
     for page, text in tables["pages"].items():
         assert PAGES[page] == text, f"{page}: run python tools/docs_tables.py"
     assert read("docs/policies.svg") == tables["picture"]
-    assert read("sparkcache/ui/java/MetricNames.java") == tables["java"]
+    assert read("sparkcache/jvm/java/ui/MetricNames.java") == tables["java"]
 
 
 def test_every_setting_is_in_the_table() -> None:

@@ -36,8 +36,12 @@ def test_the_wheel_has_what_it_needs(
     ):
         assert {f"{package}/__init__.py", f"{package}/py.typed"} <= names
     assert not any(name.startswith(("tests", "examples")) for name in names)
-    assert "sparkcache/ui/sparkcache.jar" in names
-    assert {"sparkcache/ui/java/SparkCacheTab.java", "sparkcache/ui/page.html"} <= names
+    assert "sparkcache/jvm/sparkcache.jar" in names
+    assert "sparkcache/jvm/sparkcache_reader.jar" in names
+    assert {
+        "sparkcache/jvm/java/ui/SparkCacheTab.java",
+        "sparkcache/ui/page.html",
+    } <= names
 
 
 def test_the_public_names_are_there() -> None:

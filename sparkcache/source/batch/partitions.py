@@ -100,6 +100,14 @@ def run_slice(piece: Piece, runs: Sequence[Run], consumer: Consumer) -> RunSlice
     )
 
 
+def reads_all_of(part: RunSlice, consumer: Consumer) -> bool:
+    """Return whether a consumer reads each entry of the runs of a slice."""
+    first, last = part.runs[part.start].first, part.runs[part.stop - 1].last
+    return _first(part.ledger, part.extent, consumer) <= first and last <= _last(
+        part.ledger, part.extent, consumer
+    )
+
+
 def extent_offsets(ledgers: Iterable[LedgerMap]) -> Iterator[Located]:
     """Yield every extent of a topic, with the stored bytes before it."""
     topic_offset = 0

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from sparkcache import ui
+import sparkcache
 from sparkcache.errors import ConfigError
 from sparkcache.source.driver.node_rpc import node_statuses
 from sparkcache.ui.plotted import PLOTTED
@@ -105,17 +105,18 @@ def _compiled(context: SparkContext, java_ui: JavaObject) -> JavaObject:
     """Compile the tab, attach it to the UI and return it."""
     jvm: Any = context._jvm
     gateway: Any = context._gateway
-    directory = Path(ui.__file__).parent
+    package = Path(sparkcache.__file__).parent
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     compiler = jvm.org.codehaus.janino.SimpleCompiler()
     compiler.setParentClassLoader(loader)
-    compiler.cook((directory / "java" / "SparkCacheTab.java").read_text("utf-8"))
+    tab_source = package / "jvm" / "java" / "ui" / "SparkCacheTab.java"
+    compiler.cook(tab_source.read_text("utf-8"))
     tab_class = compiler.getClassLoader().loadClass(
         "org.apache.spark.sparkcache.SparkCacheTab"
     )
     arguments = gateway.new_array(jvm.java.lang.Object, 2)
     arguments[0] = java_ui
     tab = tab_class.getConstructors()[0].newInstance(arguments)
-    tab.setPage((directory / "page.html").read_text("utf-8"))
+    tab.setPage((package / "ui" / "page.html").read_text("utf-8"))
     java_ui.attachTab(tab)
     return tab

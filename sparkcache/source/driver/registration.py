@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from py4j.protocol import Py4JJavaError
+
 from sparkcache.source.spark_version import has_spark
 
 if TYPE_CHECKING:
@@ -11,7 +13,24 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.datasource import DataSource
 
+_READER = "sparkcache.DefaultSource"
+_NAME_BESIDE_READER = "sparkcache_installed"
 _SOURCE = "org.apache.spark.sql.execution.datasources.v2.python"
+
+
+def name_of_installed(spark: SparkSession) -> str:
+    """Return the name under which `install` registers the source in a session.
+
+    If the reader's jar is there, Spark refuses to register another `sparkcache` beside
+    its class of that name; the class asks for the source under this name first.
+    """
+    jvm: Any = spark._jvm
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    try:
+        loader.loadClass(_READER)
+    except Py4JJavaError:
+        return "sparkcache"
+    return _NAME_BESIDE_READER
 
 
 def register(spark: SparkSession, source: type[DataSource]) -> None:

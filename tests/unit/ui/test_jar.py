@@ -1,4 +1,4 @@
-"""The jar of the Spark plugin, and its entry in the configuration of a session."""
+"""The jars for Spark's JVM, and their entries in the configuration of a session."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ import os
 import zipfile
 from typing import TYPE_CHECKING
 
+import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
 import sparkcache
+from sparkcache import ConfigError
+from sparkcache.jvm import jar
+from sparkcache.source.driver import session
 from sparkcache.source.driver.builder_conf import conf_value
-from sparkcache.ui import jar
+from tests.needs import SPARK_4_1
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,14 +34,32 @@ def test_the_jar_is_the_same_for_the_same_sources(tmp_path: Path) -> None:
     assert "org/apache/spark/sparkcache/page.html" in names
     assert "META-INF/services/org.apache.spark.status.AppHistoryServerPlugin" in names
     assert {path.name for path in tmp_path.iterdir()} == {"made.jar"}
+    assert not any(name.startswith("sparkcache/") for name in names)
+
+
+@SPARK_4_1
+@pytest.mark.usefixtures("jdk")
+def test_the_jar_of_the_reader_is_the_same_for_the_same_sources(tmp_path: Path) -> None:
+    made = tmp_path / "made.jar"
+    jar.build_reader(made)
+    installed = jar.reader_jar()
+    assert installed is not None
+    assert made.read_bytes() == installed.read_bytes()
+    with zipfile.ZipFile(made) as archive:
+        names = set(archive.namelist())
+    assert "sparkcache/DefaultSource.class" in names
+    assert all(name.startswith("sparkcache/") for name in names)
+    assert {path.name for path in tmp_path.iterdir()} == {"made.jar"}
 
 
 def test_without_a_jdk_there_is_no_jar_and_no_harm(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(jar, "JAR", tmp_path / "none.jar")
+    monkeypatch.setattr(jar, "READER_JAR", tmp_path / "none_of_the_reader.jar")
     monkeypatch.setenv("PATH", str(tmp_path))
     assert jar.plugin_jar() is None
+    assert jar.reader_jar() is None
     assert "javac" in caplog.text
     options = sparkcache.configure(SparkSession.Builder())._options
     assert "spark.plugins" not in options
@@ -66,6 +88,48 @@ def test_what_was_configured_before_stays() -> None:
         builder = sparkcache.configure(builder)
         assert builder._options["spark.plugins"] == f"a.B,{jar.PLUGIN}"
         assert builder._options["spark.jars"] == f"/x.jar,/y.jar,{jar.JAR}"
+
+
+@SPARK_4_1
+@pytest.mark.usefixtures("jdk")
+def test_the_reader_is_added_if_it_is_asked_for() -> None:
+    builder = SparkSession.Builder().config("spark.jars", "/x.jar")
+    for _ in range(2):
+        builder = sparkcache.configure(builder, jvm_reader=True)
+        jars = builder._options["spark.jars"]
+        assert jars == f"/x.jar,{jar.JAR},{jar.READER_JAR}"
+
+
+@pytest.mark.usefixtures("jdk")
+@pytest.mark.parametrize(
+    ("version", "given", "expected"),
+    [
+        ("4.1.4", None, None),
+        ("4.2.0", None, "false"),
+        ("4.2.0", "true", "true"),
+        ("4.2.1", None, None),
+    ],
+)
+def test_a_udf_on_columns_is_kept_from_waiting_forever(
+    monkeypatch: pytest.MonkeyPatch,
+    version: str,
+    given: str | None,
+    expected: str | None,
+) -> None:
+    monkeypatch.setattr(pyspark, "__version__", version)
+    monkeypatch.setattr(session, "reader_jar", lambda: jar.READER_JAR)
+    key = "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled"
+    builder = SparkSession.Builder()
+    if given is not None:
+        builder = builder.config(key, given)
+    builder = sparkcache.configure(builder, jvm_reader=True)
+    assert builder._options.get(key) == expected
+
+
+def test_the_reader_needs_spark_4_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pyspark, "__version__", "4.0.3")
+    with pytest.raises(ConfigError, match=r"jvm_reader=True.* needs Spark 4\.1"):
+        sparkcache.configure(SparkSession.Builder(), jvm_reader=True)
 
 
 @pytest.mark.parametrize(

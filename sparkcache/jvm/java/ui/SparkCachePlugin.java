@@ -3,14 +3,6 @@ package org.apache.spark.sparkcache;
 import com.codahale.metrics.Gauge;
 import com.codahale.metrics.MetricRegistry;
 import com.fasterxml.jackson.databind.JsonNode;
-import java.io.EOFException;
-import java.io.IOException;
-import java.net.StandardProtocolFamily;
-import java.net.UnixDomainSocketAddress;
-import java.nio.ByteBuffer;
-import java.nio.ByteOrder;
-import java.nio.channels.SocketChannel;
-import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Map;
@@ -231,87 +223,6 @@ public final class SparkCachePlugin implements SparkPlugin {
           LOG.info("SparkCache: no report of this executor's node: {}", error.toString());
         }
       }
-    }
-  }
-
-  /** Requests the node's status, in frames of msgpack: see sparkcache/node/channel.py. */
-  private static final class NodeSocket {
-    private static final int MAX_PATH_BYTES = 107;
-    private static final byte[] REQUEST = frame("GetStatus");
-    private static final byte[] REPLY = array("StatusReply");
-
-    static String status(Path socket) throws IOException {
-      Path link = null;
-      try {
-        Path shortPath = socket;
-        if (socket.toString().getBytes(StandardCharsets.UTF_8).length > MAX_PATH_BYTES) {
-          link = Files.createTempDirectory("sc");
-          shortPath = link.resolve("d");
-          Files.createSymbolicLink(shortPath, socket.getParent());
-          shortPath = shortPath.resolve(socket.getFileName());
-        }
-        return request(shortPath);
-      } finally {
-        if (link != null) {
-          Files.deleteIfExists(link.resolve("d"));
-          Files.delete(link);
-        }
-      }
-    }
-
-    private static String request(Path socket) throws IOException {
-      try (SocketChannel channel = SocketChannel.open(StandardProtocolFamily.UNIX)) {
-        channel.connect(UnixDomainSocketAddress.of(socket));
-        channel.write(ByteBuffer.wrap(REQUEST));
-        int size = read(channel, 5).order(ByteOrder.LITTLE_ENDIAN).getInt();
-        ByteBuffer frame = read(channel, size);
-        for (byte expected : REPLY) {
-          if (frame.get() != expected) {
-            throw new IOException("the reply is not a StatusReply");
-          }
-        }
-        int length =
-            switch (frame.get() & 0xff) { // bin 8, bin 16, bin 32
-              case 0xc4 -> frame.get() & 0xff;
-              case 0xc5 -> frame.getShort() & 0xffff;
-              case 0xc6 -> frame.getInt();
-              default -> throw new IOException("the reply has no bytes field");
-            };
-        byte[] json = new byte[length];
-        frame.get(json);
-        return new String(json, StandardCharsets.UTF_8);
-      }
-    }
-
-    private static ByteBuffer read(SocketChannel channel, int size) throws IOException {
-      ByteBuffer buffer = ByteBuffer.allocate(size);
-      while (buffer.hasRemaining()) {
-        if (channel.read(buffer) < 0) {
-          throw new EOFException("the node closed the connection");
-        }
-      }
-      return buffer.flip();
-    }
-
-    private static byte[] frame(String tag) {
-      byte[] message = array(tag);
-      message[0] = (byte) 0x91; // an array of one: the tag alone
-      return ByteBuffer.allocate(5 + message.length)
-          .order(ByteOrder.LITTLE_ENDIAN)
-          .putInt(message.length)
-          .put((byte) 0)
-          .put(message)
-          .array();
-    }
-
-    /** Returns the start of an array of two: the tag, and one field to follow. */
-    private static byte[] array(String tag) {
-      byte[] text = tag.getBytes(StandardCharsets.UTF_8);
-      return ByteBuffer.allocate(2 + text.length)
-          .put((byte) 0x92)
-          .put((byte) (0xa0 | text.length))
-          .put(text)
-          .array();
     }
   }
 }

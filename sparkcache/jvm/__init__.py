@@ -1,0 +1,1 @@
+"""What runs in Spark's JVM: the plugin with the tab, and the columnar reader."""

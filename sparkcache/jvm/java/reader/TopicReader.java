@@ -1,0 +1,205 @@
+package sparkcache;
+
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.function.Supplier;
+import org.apache.arrow.vector.types.pojo.Schema;
+import org.apache.spark.TaskContext;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.connector.metric.CustomTaskMetric;
+import org.apache.spark.sql.connector.read.PartitionReader;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.vectorized.ColumnarBatch;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Reads the runs of a partition from the node. Python reads what only it can: the whole partition,
+ * or its rest from the first run on that the node does not serve, that has losses, or that has
+ * columns for its connector.
+ */
+final class TopicReader implements PartitionReader<ColumnarBatch> {
+  private static final Logger LOG = LoggerFactory.getLogger(TopicReader.class);
+  private static final AtomicBoolean HAS_WARNED = new AtomicBoolean();
+  private static final String LOSSES = "sparkcache.losses";
+
+  private final TopicTable.TopicPartition partition;
+  private final StructType schema;
+  private final StructType wanted;
+  private final Supplier<PartitionReader<InternalRow>> python;
+  private final TaskContext task = TaskContext.get();
+  private final Counts counts = new Counts();
+  private final ByteBuffer bounds;
+  private int slice = -1;
+  private int index;
+  private int stop;
+  private long rows;
+  private NodeConnection node;
+  private ArrowRun run;
+  private Schema runSchema;
+  private int[] columns;
+  private PythonRows rest;
+  private ColumnarBatch batch;
+
+  TopicReader(
+      TopicTable.TopicPartition partition,
+      StructType schema,
+      StructType wanted,
+      Supplier<PartitionReader<InternalRow>> python) {
+    this.partition = partition;
+    this.schema = schema;
+    this.wanted = wanted;
+    this.python = python;
+    bounds = ByteBuffer.wrap(partition.bounds()).order(ByteOrder.LITTLE_ENDIAN);
+    if (partition.planned().length == 0) {
+      readInPython();
+      return;
+    }
+    try {
+      node = new NodeConnection(partition.planned(), task, properties());
+    } catch (IOException error) {
+      LOG.debug("the node is not reached; Python starts it", error);
+      readInPython();
+    }
+  }
+
+  @Override
+  public boolean next() throws IOException {
+    task.killTaskIfInterrupted();
+    if (rest == null) {
+      ColumnarBatch found;
+      try {
+        found = nextOfNode();
+      } catch (IOException error) {
+        if (HAS_WARNED.compareAndSet(false, true)) {
+          LOG.warn("SparkCache: Python reads the rest of a partition: {}", error.toString());
+        }
+        readInPython();
+        return next();
+      }
+      if (rest == null) {
+        batch = found;
+        return found != null;
+      }
+    }
+    if (!rest.next()) {
+      return false;
+    }
+    batch = rest.get();
+    counts.pythonRows += batch.numRows();
+    return true;
+  }
+
+  /** Returns the next batch; null at the end, or if Python is to read the rest. */
+  private ColumnarBatch nextOfNode() throws IOException {
+    while (true) {
+      ColumnarBatch found = run == null ? null : run.next(columns);
+      if (found != null) {
+        rows += found.numRows();
+        return found;
+      }
+      run = null;
+      while (slice < 0 || index == stop) {
+        if (!bounds.hasRemaining()) {
+          finish();
+          return null;
+        }
+        slice++;
+        index = bounds.getInt();
+        stop = bounds.getInt();
+      }
+      long begunNs = System.nanoTime();
+      NodeConnection.Run found_run = node.take(slice, index);
+      counts.waitedNs += System.nanoTime() - begunNs;
+      run =
+          found_run.isMapped()
+              ? ArrowRun.map(found_run, node, slice, index)
+              : ArrowRun.read(found_run);
+      if (!isPlain(run.schema())) {
+        run = null;
+        readInPython();
+        return null;
+      }
+      index++;
+      counts.runs++;
+      counts.bytes += run.sizeBytes();
+      task.taskMetrics().inputMetrics().incBytesRead(run.sizeBytes());
+    }
+  }
+
+  private void finish() {
+    try {
+      node.finish();
+    } catch (IOException error) {
+      LOG.debug("the node is gone; this task has all of its runs", error);
+    }
+  }
+
+  /** Returns whether the rows of a run are those of the scan. */
+  private boolean isPlain(Schema found) {
+    if (found.getFields().size() != partition.columns()
+        || found.getCustomMetadata().containsKey(LOSSES)) {
+      return false;
+    }
+    if (!found.equals(runSchema)) {
+      String[] names = wanted.fieldNames();
+      int[] indexes = new int[names.length];
+      for (int i = 0; i < names.length; i++) {
+        indexes[i] = found.getFields().indexOf(found.findField(names[i]));
+      }
+      columns = indexes;
+      runSchema = found;
+    }
+    return true;
+  }
+
+  private void readInPython() {
+    if (node != null) {
+      node.close();
+      node = null;
+    }
+    rest = new PythonRows(python.get(), schema, wanted, rows);
+  }
+
+  private Map<String, String> properties() {
+    Map<String, String> found = new HashMap<>();
+    task.getLocalProperties()
+        .forEach(
+            (key, value) -> {
+              String name = (String) key;
+              if (name.startsWith("spark.sparkcache.")
+                  || name.equals("spark.jobGroup.id")
+                  || name.equals("sql.streaming.queryId")
+                  || name.equals("spark.sql.execution.id")) {
+                found.put(name, (String) value);
+              }
+            });
+    return found;
+  }
+
+  @Override
+  public ColumnarBatch get() {
+    return batch;
+  }
+
+  @Override
+  public CustomTaskMetric[] currentMetricsValues() {
+    return counts.values();
+  }
+
+  @Override
+  public void close() throws IOException {
+    run = null;
+    batch = null;
+    if (node != null) {
+      node.close();
+    }
+    if (rest != null) {
+      rest.close();
+    }
+  }
+}

@@ -1,0 +1,186 @@
+"""Partitions for the reader in the JVM, which reads what needs no decision of Python.
+
+The JVM cannot run connectors. So the planner computes the runs of a partition, and says
+where the rows of the runs, as they are cached, are those of the scan. Every other
+partition is read in Python, and so is the rest of one whose node fails, or whose runs
+turn out to need their connector.
+"""
+
+from __future__ import annotations
+
+import pickle
+import struct
+from typing import TYPE_CHECKING
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from sparkcache import connector as connectors
+from sparkcache.node import opening
+from sparkcache.node.messages import PROTOCOL_VERSION
+from sparkcache.source.batch.partitions import reads_all_of, run_slice
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sparkcache.config import CacheConfig
+    from sparkcache.fetch import RunSlice
+    from sparkcache.source.batch.partitions import Piece
+    from sparkcache.source.batch.scan_partition import ScanPartition
+    from sparkcache.source.options import ScanOptions
+
+OPTION = "sparkcache.jvm"
+"""Option that the JVM adds: the session's settings, as a JSON object."""
+
+_BOUNDS = struct.Struct("<ii")
+
+
+class JvmPartition(InputPartition):
+    """A partition as the JVM opens it; in Python it is opened as a ScanPartition.
+
+    Attributes:
+        partition: The partition for Python.
+        planned: A PlannedPartition; empty if the partition is to be read in Python.
+        bounds: The first run and the run after the last, of each slice, as int32.
+        scan: What the JVM must know of the whole scan, as JSON; empty except in the
+            first partition.
+
+    """
+
+    def __init__(
+        self, partition: ScanPartition, planned: bytes, bounds: bytes, scan: bytes
+    ) -> None:
+        super().__init__(None)
+        self.partition = partition
+        self.planned = planned
+        self.bounds = bounds
+        self.scan = scan
+
+    def __reduce__(self) -> tuple[object, ...]:
+        pickled = pickle.dumps(self.partition, pickle.HIGHEST_PROTOCOL)
+        return open_in_python, (self.planned, self.bounds, self.scan, pickled)
+
+
+def open_in_python(
+    planned: bytes,  # noqa: ARG001 - for the JVM
+    bounds: bytes,  # noqa: ARG001
+    scan: bytes,  # noqa: ARG001
+    pickled: bytes,
+) -> ScanPartition:
+    """Return the partition for Python."""
+    partition: ScanPartition = pickle.loads(pickled)  # noqa: S301 - made above
+    return partition
+
+
+def for_jvm(
+    scan: ScanOptions,
+    config: CacheConfig,
+    installed: CacheConfig | None,
+    partitions: Sequence[ScanPartition],
+) -> list[JvmPartition]:
+    """Return partitions as the JVM opens them."""
+    reason = _reason(scan, config)
+    connector = connectors.find(scan.connector)
+    topics = dict.fromkeys(partition.consumer.topic for partition in partitions)
+    about = {
+        "name": str(scan.selection),
+        "topics": len(topics),
+        "reason": reason,
+        "bytes": sum(piece.size_bytes for part in partitions for piece in part.pieces),
+        "columns": len(connector.schema(scan.decoding)),
+    }
+    made: list[JvmPartition] = []
+    for partition in partitions:
+        planned = bounds = b""
+        slices = _slices(partition.pieces, partition, config)
+        if not reason and not partition.report and _is_plain(slices, partition):
+            planned = _planned(scan, config, installed, partition, slices)
+            bounds = b"".join(_BOUNDS.pack(one.start, one.stop) for one in slices)
+        header = b"" if made else msgspec.json.encode(about)
+        made.append(JvmPartition(partition, planned, bounds, header))
+    return made
+
+
+def _reason(scan: ScanOptions, config: CacheConfig) -> str:
+    """Return why a scan is read in Python; empty if it need not be."""
+    connector = connectors.find(scan.connector)
+    if not config.enabled:
+        return "enabled=false"
+    if config.engine != "runs":
+        return f"engine={config.engine}"
+    if scan.start_us is not None or scan.end_us is not None:
+        return "startingTime or endingTime selects rows"
+    if connector.selects_rows(scan.raw):
+        return "an option of the connector selects rows"
+    for field in connector.schema(scan.decoding):
+        if not _is_simple(field.type):
+            return f"column {field.name} is of type {field.type}"
+    return ""
+
+
+def _is_simple(type_: pa.DataType) -> bool:
+    """Return whether Spark reads a column of this type as it lies in memory."""
+    kinds = pa.types
+    if kinds.is_list(type_):
+        return _is_simple(type_.value_type)
+    if kinds.is_struct(type_):
+        return all(_is_simple(field.type) for field in type_) and not {
+            "metadata",
+            "value",
+        } <= {field.name for field in type_}  # a variant
+    if kinds.is_map(type_):
+        return _is_simple(type_.key_type) and _is_simple(type_.item_type)
+    return bool(
+        kinds.is_boolean(type_)
+        or kinds.is_signed_integer(type_)
+        or kinds.is_float32(type_)
+        or kinds.is_float64(type_)
+        or kinds.is_decimal128(type_)
+        or kinds.is_string(type_)
+        or kinds.is_binary(type_)
+        or kinds.is_date32(type_)
+        or (kinds.is_timestamp(type_) and type_.unit == "us")
+    )
+
+
+def _slices(
+    pieces: Sequence[Piece], partition: ScanPartition, config: CacheConfig
+) -> tuple[RunSlice, ...]:
+    found = []
+    for piece in pieces:
+        connector = connectors.find(piece.ledger.connector)
+        runs = connector.runs(piece.extent, config.run_bytes)
+        found.append(run_slice(piece, runs, partition.consumer))
+    return tuple(filter(None, found))
+
+
+def _is_plain(slices: Sequence[RunSlice], partition: ScanPartition) -> bool:
+    """Return whether all rows of all runs are within the scan's positions."""
+    consumer = partition.consumer
+    return bool(slices) and all(reads_all_of(one, consumer) for one in slices)
+
+
+def _planned(
+    scan: ScanOptions,
+    config: CacheConfig,
+    installed: CacheConfig | None,
+    partition: ScanPartition,
+    slices: tuple[RunSlice, ...],
+) -> bytes:
+    connector = connectors.find(scan.connector)
+    firsts = [_slices([piece], partition, config) for piece in partition.following]
+    following = enumerate(firsts, partition.part + 1)
+    return opening.pack(
+        PROTOCOL_VERSION,
+        scan.root,
+        installed,
+        dict(scan.raw),
+        slices,
+        tuple((part, first[0]) for part, first in following if first),
+        partition.consumer,
+        partition.scan,
+        partition.part,
+        partition.end,
+        connector.group(partition.consumer.topic),
+    )

@@ -1,0 +1,64 @@
+"""Scans that are read in the JVM: the rows are those that Python reads."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from py4j.protocol import Py4JJavaError
+
+from tests.needs import SPARK_4_1
+from tests.spark.jvm_reader_driver import CHECKS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tests.spark.spark_topics import Topic
+
+pytestmark = pytest.mark.spark
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory, jdk: None) -> dict[str, str | None]:
+    """What went wrong in an application with the reader, for each of its checks."""
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "tests.spark.jvm_reader_driver"),
+            str(tmp_path_factory.mktemp("driver")),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
+        cwd=ROOT,
+        env=os.environ | {"PYSPARK_PYTHON": sys.executable},
+    )
+    assert done.returncode == 0, done.stderr
+    lines = [line.split(maxsplit=2) for line in done.stdout.splitlines()]
+    return {name: json.loads(wrong) for name, _, wrong in lines}
+
+
+@SPARK_4_1
+@pytest.mark.parametrize("check", CHECKS)
+def test_in_an_application_with_the_reader(
+    found: dict[str, str | None], check: str
+) -> None:
+    wrong = found[check]
+    assert wrong is None, wrong
+
+
+def test_without_it_scans_are_as_before(spark: SparkSession, topic: Topic) -> None:
+    frame = topic.load(spark)
+    plan = frame._jdf.queryExecution().executedPlan().toString()
+    assert "(Python)" in plan
+    assert "read in" not in plan
+    assert spark._jvm is not None
+    with pytest.raises(Py4JJavaError, match="ClassNotFoundException"):
+        spark._jvm.java.lang.Class.forName("sparkcache.DefaultSource")

@@ -1,0 +1,171 @@
+"""What the planner tells a reader in the JVM: which partitions it may read, and why."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import struct
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from sparkcache.node.messages import OpenPartition
+from sparkcache.node.opening import opened
+from sparkcache.source.batch.jvm_partition import OPTION, JvmPartition
+from sparkcache.source.batch.scan_partition import ScanPartition
+from sparkcache.source.datasource import SparkCacheSource
+from tests.unit.source.stream_world import TOPIC
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from tests.unit.source.stream_world import World
+
+PULSAR = {"topic": TOPIC, "runBytes": "1k", "minPartitions": "4"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _threads_of_delta_rs(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Start the permanent threads of delta-rs before tests check for leaks."""
+    path = tmp_path_factory.mktemp("first") / "table"
+    write_deltalake(path, pa.table({"id": [1]}))
+    DeltaTable(path).history()
+
+
+@pytest.fixture
+def world(world: World) -> World:
+    """A topic of two ledgers."""
+    for ledger in (3, 5):
+        world.offload(ledger, 20)
+    return world
+
+
+def planned(path: Path, **options: str) -> Any:
+    source = SparkCacheSource({OPTION: "{}", **options, "path": str(path)})
+    return source.reader(source.schema()).partitions()
+
+
+def write_file(folder: Path, table: pa.Table) -> None:
+    folder.mkdir()
+    pq.write_table(table, folder / "a.parquet")
+
+
+def about(partitions: Sequence[JvmPartition]) -> dict[str, Any]:
+    """Return what is said of the whole scan, once."""
+    first, *others = partitions
+    assert not any(partition.scan for partition in others)
+    found: dict[str, Any] = msgspec.json.decode(first.scan)
+    return found
+
+
+def test_a_topic_that_is_read_as_a_whole(world: World) -> None:
+    partitions = planned(world.directory, **PULSAR)
+    assert len(partitions) >= 4
+    found = about(partitions)
+    source = SparkCacheSource({**PULSAR, "path": str(world.directory)})
+    assert found["reason"] == ""
+    assert found["name"] == f"topic='{TOPIC}'"
+    assert found["columns"] == len(source.schema())
+    assert found["bytes"] == sum(
+        piece.size_bytes for one in partitions for piece in one.partition.pieces
+    )
+    assert found["bytes"] > 0
+    for number, partition in enumerate(partitions):
+        opening = opened(OpenPartition(partition.planned, 1, number, {}))
+        assert opening is not None
+        assert opening.reader.token.part == partition.partition.part
+        bounds = struct.iter_unpack("<ii", partition.bounds)
+        wanted = [(one.start, one.stop) for one in opening.scan.slices]
+        assert list(bounds) == wanted
+        assert all(start < stop for start, stop in wanted)
+        assert (opening.following == ()) is (not partition.partition.following)
+
+
+def test_in_python_a_partition_is_what_it_was(world: World) -> None:
+    for partition in planned(world.directory, **PULSAR):
+        unpickled = pickle.loads(pickle.dumps(partition))
+        assert isinstance(unpickled, ScanPartition)
+        assert unpickled.__dict__ == partition.partition.__dict__
+
+
+def test_partitions_with_an_edge_of_the_range_are_read_in_python(world: World) -> None:
+    partitions = planned(
+        world.directory, **PULSAR, startingOffsets="3:1", endingOffsets="5:19"
+    )
+    assert about(partitions)["reason"] == ""
+    first, *inner, last = [bool(partition.planned) for partition in partitions]
+    assert (first, last) == (False, False)
+    assert inner
+    assert all(inner)
+
+
+def test_a_range_of_whole_runs_is_read_in_the_jvm(world: World) -> None:
+    partitions = planned(world.directory, **PULSAR, startingOffsets="5:0")
+    assert all(partition.planned for partition in partitions)
+
+
+def test_losses_that_planning_found_are_reported_in_python(world: World) -> None:
+    world.data_of(5).unlink()
+    partitions = planned(world.directory, **PULSAR, failOnDataLoss="false")
+    first, *others = [bool(partition.planned) for partition in partitions]
+    assert not first
+    assert all(others)
+
+
+@pytest.mark.parametrize(
+    ("settings", "options", "reason"),
+    [
+        ({"spark.sparkcache.enabled": "false"}, {}, "enabled=false"),
+        ({}, {"enabled": "false"}, "enabled=false"),
+        ({"spark.sparkcache.engine": "ring"}, {}, "engine=ring"),
+        ({}, {"startingTime": "0"}, "startingTime or endingTime selects rows"),
+        (
+            {},
+            {"endingTime": "2030-01-01T00:00:00Z"},
+            "startingTime or endingTime selects rows",
+        ),
+    ],
+)
+def test_why_a_topic_is_read_in_python(
+    world: World, settings: dict[str, str], options: dict[str, str], reason: str
+) -> None:
+    partitions = planned(
+        world.directory, **PULSAR, **{OPTION: json.dumps(settings)}, **options
+    )
+    assert about(partitions)["reason"] == reason
+    assert not any(partition.planned for partition in partitions)
+
+
+@pytest.mark.parametrize(
+    ("type_", "is_read_in_jvm"),
+    [
+        (pa.int8(), True),
+        (pa.float64(), True),
+        (pa.decimal128(9, 2), True),
+        (pa.string(), True),
+        (pa.date32(), True),
+        (pa.timestamp("us", "UTC"), True),
+        (pa.list_(pa.map_(pa.string(), pa.struct([("a", pa.bool_())]))), True),
+        (pa.struct([("metadata", pa.binary()), ("value", pa.binary())]), False),
+    ],
+    ids=str,
+)
+def test_types_that_lie_in_memory_as_spark_reads_them(
+    tmp_path: Path, type_: pa.DataType, is_read_in_jvm: bool
+) -> None:
+    write_file(tmp_path / "t", pa.table({"a": pa.array([None], type_)}))
+    partitions = planned(tmp_path, connector="delta", topic="t")
+    reason = about(partitions)["reason"]
+    assert reason == "" if is_read_in_jvm else reason.startswith("column a is of type ")
+    assert bool(partitions[0].planned) is is_read_in_jvm
+
+
+def test_where_selects_rows_in_python(tmp_path: Path) -> None:
+    write_file(tmp_path / "t", pa.table({"a": [1, 2, 3]}))
+    partitions = planned(tmp_path, connector="delta", topic="t", where="a < 3")
+    assert about(partitions)["reason"] == "an option of the connector selects rows"
