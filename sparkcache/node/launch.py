@@ -21,7 +21,7 @@ import msgspec
 
 from sparkcache.errors import CacheUnavailable
 from sparkcache.node.address import peer_pid
-from sparkcache.node.channel import Channel
+from sparkcache.node.channel import Channel, SilentPeerError
 from sparkcache.node.lifetime import executor_pid
 from sparkcache.node.loader_limits import usable_cores, warn_if_too_large
 from sparkcache.node.messages import GetMetrics, ToTask
@@ -46,8 +46,8 @@ _log = logging.getLogger(__name__)
 suspected: set[int] = set()
 """Process ids of nodes that were silent for too long."""
 
-_not_before_s: dict[str, float] = {}
-"""When to try again, by directory, where a node hangs that cannot be ended."""
+_given_up: dict[str, tuple[float, str]] = {}
+"""When to try again and why not before, by directory, where a node is of no use."""
 
 
 class NodeRefusedError(CacheUnavailable):
@@ -67,11 +67,10 @@ def connect(address: Address, config: NodeConfig, scan: ScanConfig) -> socket.so
 
     """
     silence_s = min(scan.request_timeout_s, _MAX_SILENCE_S)
-    wait_s = _not_before_s.get(str(address.directory), 0) - time.monotonic()
+    again_s, problem = _given_up.get(str(address.directory), (0.0, ""))
+    wait_s = again_s - time.monotonic()
     if wait_s > 0:
-        raise CacheUnavailable(
-            f"the node hangs and could not be ended; next attempt in {wait_s:.0f} s"
-        )
+        raise CacheUnavailable(f"{problem}; next attempt in {wait_s:.0f} s")
     try:
         sock = _reach(address, silence_s)
         if sock is not None:
@@ -122,8 +121,10 @@ def _reach_suspected(address: Address, silence_s: float) -> socket.socket | None
             channel.send(GetMetrics())
             channel.receive()
             suspected.discard(pid)
-        except CacheUnavailable:
+        except SilentPeerError:  # so it still has this connection, and this pid
             _end(address, pid)
+            return None
+        except CacheUnavailable:
             return None
     return address.connect(silence_s)
 
@@ -151,7 +152,8 @@ def _end(address: Address, pid: int) -> None:
 
 
 def _give_up(address: Address, problem: str) -> NoReturn:
-    _not_before_s[str(address.directory)] = time.monotonic() + _RETRY_AFTER_S
+    again_s = time.monotonic() + _RETRY_AFTER_S
+    _given_up[str(address.directory)] = again_s, problem
     raise CacheUnavailable(problem)
 
 

@@ -93,7 +93,7 @@ def opened(message: OpenPartition) -> Open | None:
         planned = msgspec.msgpack.decode(message.planned, type=PlannedPartition)
         token = ReadToken(message.stage, message.partition, planned.part)
         task = TaskSettings.of(message.properties, token, planned.base)
-        config = CacheConfig.resolve(options=planned.options, base=task.config)
+        config = task.config.with_options(planned.options)  # checked by planning
     except (msgspec.MsgspecError, ConfigError) as error:
         raise ValueError(f"a planned partition: {error}") from error
     if not config.enabled:

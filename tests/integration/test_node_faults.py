@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
+import threading
 import time
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
@@ -14,6 +16,7 @@ import pytest
 from sparkcache.demand import Consumer, ReaderIdentity
 from sparkcache.model import Extent, ReadToken, Run
 from sparkcache.node.channel import BrokenChannelError, Channel
+from sparkcache.node.launch import suspect, suspected
 from sparkcache.node.messages import PROTOCOL_VERSION, PackedOpen, PackedSlice, ToTask
 from tests.integration.executor import DEADLINE_S, TOPIC, Executor, digest, until
 from tests.integration.nodes import (
@@ -156,8 +159,31 @@ def test_a_node_that_accepts_no_connection_gets_no_second_one_beside_it(
         caplog.clear()
         begun_s = time.monotonic()
         assert digest(executor.read(1, config=config)) == content
+        assert "too busy" in only_warning(caplog)
         assert "next attempt in" in only_warning(caplog)
         assert time.monotonic() - begun_s < 5
+
+
+def test_a_suspected_node_that_leaves_by_itself_is_not_killed(
+    executor: Executor, content: str
+) -> None:
+    """Its pid, here that of this process, may be another's by then."""
+    executor.address.prepare()
+    with executor.address.listen() as listener:
+        leaving = threading.Thread(target=close_connections, args=[listener])
+        leaving.start()
+        suspect(os.getpid())
+        try:
+            assert digest(executor.read()) == content
+        finally:
+            suspected.discard(os.getpid())
+            leaving.join()
+    assert executor.metrics().requests == RUNS
+
+
+def close_connections(listener: socket.socket) -> None:
+    for _ in range(3):  # of the task, of the task that holds the lock, of its question
+        listener.accept()[0].close()
 
 
 @pytest.mark.parametrize("is_replaced", [False, True])
