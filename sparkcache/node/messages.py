@@ -34,7 +34,7 @@ from sparkcache.metrics import Metrics, TopicMetrics
 from sparkcache.model import Extent, Ledger, Position, Run, Slot
 from sparkcache.reported_loss import ReportedLoss
 
-PROTOCOL_VERSION = 7
+PROTOCOL_VERSION = 8
 
 
 class Message(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -178,12 +178,20 @@ class Served(Message, frozen=True):
     size_bytes: int
 
 
-class ServedAt(Message, frozen=True):
-    """The requested run, at /proc/PID/fd/FD, for a reader in the JVM."""
+class RunAt(msgspec.Struct, frozen=True, array_like=True):
+    """A run at /proc/PID/fd/`fd`, by slice and by index in the runs of the slice."""
 
+    run_slice: int
+    index: int
     size_bytes: int
-    pid: int
     fd: int
+
+
+class ServedAt(Message, frozen=True):
+    """The requested run, and held runs right after it, for a reader in the JVM."""
+
+    pid: int
+    runs: tuple[RunAt, ...]
 
 
 class StreamedAt(Message, frozen=True):

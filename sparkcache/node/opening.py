@@ -21,7 +21,7 @@ from sparkcache.node.messages import (
     Open,
     PackedSlice,
     Refused,
-    Served,
+    RunAt,
     ServedAt,
     ServedFromSegment,
     Streamed,
@@ -31,6 +31,9 @@ from sparkcache.node.packed_open import pack_slices, unpack_slice
 from sparkcache.node.task_settings import TaskSettings
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sparkcache.cache import CachedRun
     from sparkcache.fetch import RunSlice
     from sparkcache.node.messages import Message, OpenPartition
     from sparkcache.node.reader_session import Peer
@@ -126,10 +129,8 @@ class PathPeer:
         return f"PathPeer({self._peer!r})"
 
     def send(self, message: Message, fd: int | None = None) -> None:
-        """Send a message with the path of its descriptor."""
+        """Send a message, a pipe by its path."""
         match message:
-            case Served() if fd is not None:  # pinned, so it stays open
-                message = ServedAt(message.size_bytes, os.getpid(), fd)
             case Streamed() if fd is not None:
                 try:
                     self._lent.append(os.dup(fd))
@@ -140,6 +141,13 @@ class PathPeer:
             case ServedFromSegment():
                 message = Refused("the engine `ring` serves readers in Python alone")
         self._peer.send(message)
+
+    def send_runs(self, runs: Mapping[tuple[int, int], CachedRun[int]]) -> None:
+        """Send where runs are, by index; they are pinned, so they stay open."""
+        found = (
+            RunAt(*index, run.size_bytes, run.value) for index, run in runs.items()
+        )
+        self._peer.send(ServedAt(os.getpid(), tuple(found)))
 
     def take_back(self) -> None:
         """Close the pipes that were lent: the peer has opened those it wanted."""

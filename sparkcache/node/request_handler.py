@@ -21,10 +21,7 @@ if TYPE_CHECKING:
     from sparkcache.node.recorder import Recorder
     from sparkcache.node.run_store import RunStore
 
-# Limits for runs sent together, if runs are small: each stays pinned until the task
-# has read on.
 _MAX_RUNS_AT_ONCE = 64
-_MAX_BYTES_AT_ONCE = 256 << 10
 
 _log = logging.getLogger(__name__)
 
@@ -69,9 +66,9 @@ class RequestHandler:
         now_s = self._now()
         run = self._take(session, run_index, now_s)
         if run is not None:
-            following = self._following(session, run, now_s)
-            self._serve(session, run, *following)
-            self._counts.times.served(now_s, self._now(), 1 + len(following))
+            runs = {run_index: run} | self._following(session, run, now_s)
+            self._serve(session, runs)
+            self._counts.times.served(now_s, self._now(), len(runs))
         else:
             self._loads.wait(session, run_index)
             self._ahead.advance(session)
@@ -99,7 +96,7 @@ class RequestHandler:
             held = self._store.get(run.key) or cached
             assert held is not None, "held, or inserted just now"
             self._pin(session, held)
-            self._serve(session, held)
+            self._serve(session, {session.cursor: held})
 
     def _settle(self, session: ReaderSession, message: Take | Finish) -> None:
         """Record the runs that a task has read, and those that it has unmapped."""
@@ -146,19 +143,20 @@ class RequestHandler:
 
     def _following(
         self, session: ReaderSession, run: CachedRun[int], now_s: float
-    ) -> list[CachedRun[int]]:
+    ) -> dict[tuple[int, int], CachedRun[int]]:
         """Take the held runs after a run that can be sent together with it."""
-        following: list[CachedRun[int]] = []
+        following: dict[tuple[int, int], CachedRun[int]] = {}
         size_bytes = run.size_bytes
+        max_bytes = self._store.max_bytes_together(session.peer)
         for run_index in session.upcoming(_MAX_RUNS_AT_ONCE):
             held = self._store.peek(session.key(run_index), now_s)
             if held is None or not self._store.can_follow(held, run.slot, session.peer):
                 break
             size_bytes += held.size_bytes
-            if size_bytes > _MAX_BYTES_AT_ONCE:
+            if size_bytes > max_bytes:
                 break
             self._take(session, run_index, now_s)
-            following.append(held)
+            following[run_index] = held
         return following
 
     def _pin(self, session: ReaderSession, run: CachedRun[int]) -> None:
@@ -168,7 +166,9 @@ class RequestHandler:
         count.served_bytes += run.size_bytes
         self._ahead.served(session, run)
 
-    def _serve(self, session: ReaderSession, *runs: CachedRun[int]) -> None:
+    def _serve(
+        self, session: ReaderSession, runs: dict[tuple[int, int], CachedRun[int]]
+    ) -> None:
         session.waiting = False
         self._store.send_runs(runs, session.peer)
         self._ahead.advance(session)

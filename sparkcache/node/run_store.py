@@ -15,6 +15,7 @@ from sparkcache.cache import Counters, PlannedCache
 from sparkcache.memory.segments import Segments
 from sparkcache.metrics import METRICS
 from sparkcache.node.messages import Served, ServedFromSegment
+from sparkcache.node.opening import PathPeer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,6 +29,11 @@ if TYPE_CHECKING:
 # and its memory 0.2 ms per MiB.
 _PASS_RUNS = 128
 _PASS_BYTES = 16 << 20
+
+# Limits for runs that are sent together: each stays pinned until the task has read on.
+_BYTES_TOGETHER = 256 << 10
+_BYTES_TOGETHER_BY_PATH = 4 << 20
+_SHARE_TOGETHER = 64
 _OF_CORE = [spec.name for spec in fields(Counters) if spec.name in METRICS]
 
 _log = logging.getLogger(__name__)
@@ -184,22 +190,38 @@ class RunStore:
         """Record that no reader is expected for a run that was loaded ahead."""
         self._runs.abandon(run)
 
-    def send_runs(self, runs: Sequence[CachedRun[int]], reader: Peer) -> None:
-        """Send a reader one run; or several, if all are in segments that it has."""
-        first = runs[0].slot
-        if first.segment is None:
-            reader.send(Served(first.size_bytes), runs[0].value)
-            return
-        fd = self._segments.to_read(first.segment, reader)
-        number = None if fd is None else first.segment.number
-        reader.send(ServedFromSegment(tuple(run.slot for run in runs), number), fd)
+    def send_runs(
+        self, runs: Mapping[tuple[int, int], CachedRun[int]], reader: Peer
+    ) -> None:
+        """Send a reader runs, by index; several only if all `can_follow`."""
+        first = next(iter(runs.values()))
+        segment = first.slot.segment
+        if segment is None and isinstance(reader, PathPeer):
+            reader.send_runs(runs)
+        elif segment is None:
+            reader.send(Served(first.size_bytes), first.value)
+        else:
+            fd = self._segments.to_read(segment, reader)
+            number = None if fd is None else segment.number
+            slots = tuple(run.slot for run in runs.values())
+            reader.send(ServedFromSegment(slots, number), fd)
 
     def can_follow(self, run: CachedRun[int], first: Slot, reader: Peer) -> bool:
-        """Return whether a run can be sent together with another one."""
+        """Return whether a run can be sent together with another one.
+
+        A message carries one descriptor, but any number of paths.
+        """
         segment = run.slot.segment
         if segment is None or first.segment is None:
-            return False
+            return segment == first.segment and isinstance(reader, PathPeer)
         return segment == first.segment or self._segments.is_known(segment, reader)
+
+    def max_bytes_together(self, reader: Peer) -> int:
+        """Return how large runs that are sent together may be."""
+        if isinstance(reader, PathPeer):
+            max_bytes = self._runs.settings.max_bytes
+            return min(_BYTES_TOGETHER_BY_PATH, max_bytes // _SHARE_TOGETHER)
+        return _BYTES_TOGETHER
 
     # Time, and changes of settings
 

@@ -11,6 +11,7 @@ import java.nio.channels.SelectionKey;
 import java.nio.channels.Selector;
 import java.nio.channels.SocketChannel;
 import java.nio.file.Path;
+import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -30,12 +31,18 @@ final class NodeConnection {
   private static final int MAX_FRAME_BYTES = 16 << 20;
   private static final int HEADER_BYTES = 5;
 
-  /** Where a run is: mapped memory of the node, or a pipe that the node closes soon. */
-  record Run(boolean isMapped, long sizeBytes, String path) {}
+  /** Where a run is: memory of the node, or a pipe that the node closes soon. */
+  record Run(boolean isMapped, long sizeBytes, String path, Object[] index) {
+    private boolean is(int slice, int run) {
+      return ((Long) index[0]) == slice && ((Long) index[1]) == run;
+    }
+  }
 
   private final SocketChannel channel;
   private final Selector selector;
   private final List<Object[]> unmapped = new ArrayList<>();
+  private final List<Object[]> read = new ArrayList<>();
+  private final ArrayDeque<Run> served = new ArrayDeque<>();
   private Object[] current;
   private int mapped;
   private boolean isClosed;
@@ -58,29 +65,56 @@ final class NodeConnection {
 
   /** Asks for a run; the one before then counts as read. Throws IOException if the node fails. */
   Run take(int slice, int index) throws IOException {
-    Object[] run = {slice, index};
-    Object[] read = current == null ? new Object[0] : new Object[] {current};
-    current = null;
-    send("Take", slice, index, read, takeUnmapped());
-    Object[] reply = receive();
-    while (reply[0].equals("KeepAlive")) {
-      reply = receive();
+    if (served.isEmpty()) {
+      send("Take", slice, index, takeRead(), takeUnmapped());
+      Object[] reply = receive();
+      while (reply[0].equals("KeepAlive")) {
+        reply = receive();
+      }
+      Object[] asked = {(long) slice, (long) index};
+      if (reply[0].equals("ServedAt") && reply.length == 3) {
+        for (Object found : (Object[]) reply[2]) {
+          Object[] run = (Object[]) found;
+          served.add(new Run(true, (Long) run[2], path(reply[1], run[3]), run));
+        }
+      } else if (reply[0].equals("StreamedAt") && reply.length == 3) {
+        served.add(new Run(false, 0, path(reply[1], reply[2]), asked));
+      } else {
+        String reason = reply.length > 1 ? ": " + reply[reply.length - 1] : "";
+        throw new IOException("the node answers " + reply[0] + reason);
+      }
+    } else {
+      takeCurrent();
     }
-    boolean isMapped = reply[0].equals("ServedAt");
-    if (!isMapped && !reply[0].equals("StreamedAt")) {
-      throw new IOException("the node answers " + reply[0] + (reply.length > 1 ? ": " + reply[reply.length - 1] : ""));
+    Run run = served.poll();
+    if (run == null || !run.is(slice, index)) {
+      throw new IOException("the node serves other runs than run " + index + " of slice " + slice);
     }
-    current = run;
-    int last = reply.length - 1;
-    String path = "/proc/" + reply[last - 1] + "/fd/" + reply[last];
-    return new Run(isMapped, isMapped ? (Long) reply[1] : 0, path);
+    current = new Object[] {slice, index};
+    return run;
+  }
+
+  private static String path(Object pid, Object fd) {
+    return "/proc/" + pid + "/fd/" + fd;
+  }
+
+  private void takeCurrent() {
+    if (current != null) {
+      read.add(current);
+      current = null;
+    }
+  }
+
+  private Object[] takeRead() {
+    takeCurrent();
+    Object[] taken = read.toArray();
+    read.clear();
+    return taken;
   }
 
   /** Reports that the last run is read, too. */
   void finish() throws IOException {
-    Object[] read = current == null ? new Object[0] : new Object[] {current};
-    current = null;
-    send("Finish", read, takeUnmapped());
+    send("Finish", takeRead(), takeUnmapped());
   }
 
   /** Records that a run is mapped until `unmap`. */

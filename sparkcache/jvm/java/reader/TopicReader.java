@@ -40,6 +40,7 @@ final class TopicReader implements PartitionReader<ColumnarBatch> {
   private long rows;
   private NodeConnection node;
   private ArrowRun run;
+  private RowUse use;
   private Schema runSchema;
   private int[] columns;
   private PythonRows rest;
@@ -96,13 +97,16 @@ final class TopicReader implements PartitionReader<ColumnarBatch> {
 
   /** Returns the next batch; null at the end, or if Python is to read the rest. */
   private ColumnarBatch nextOfNode() throws IOException {
+    if (use == null) {
+      use = new RowUse();
+    }
     while (true) {
       ColumnarBatch found = run == null ? null : run.next(columns);
       if (found != null) {
         rows += found.numRows();
         return found;
       }
-      run = null;
+      release();
       while (slice < 0 || index == stop) {
         if (!bounds.hasRemaining()) {
           finish();
@@ -113,14 +117,11 @@ final class TopicReader implements PartitionReader<ColumnarBatch> {
         stop = bounds.getInt();
       }
       long begunNs = System.nanoTime();
-      NodeConnection.Run found_run = node.take(slice, index);
+      NodeConnection.Run served = node.take(slice, index);
       counts.waitedNs += System.nanoTime() - begunNs;
-      run =
-          found_run.isMapped()
-              ? ArrowRun.map(found_run, node, slice, index)
-              : ArrowRun.read(found_run);
+      run = served.isMapped() ? map(served) : ArrowRun.read(served);
       if (!isPlain(run.schema())) {
-        run = null;
+        release();
         readInPython();
         return null;
       }
@@ -128,6 +129,23 @@ final class TopicReader implements PartitionReader<ColumnarBatch> {
       counts.runs++;
       counts.bytes += run.sizeBytes();
       task.taskMetrics().inputMetrics().incBytesRead(run.sizeBytes());
+    }
+  }
+
+  private ArrowRun map(NodeConnection.Run served) throws IOException {
+    NodeConnection connection = node;
+    int inSlice = slice;
+    int inRuns = index;
+    connection.map();
+    return ArrowRun.map(served, () -> connection.unmap(inSlice, inRuns));
+  }
+
+  /** Ends the use of the current run. */
+  private void release() {
+    batch = null;
+    if (run != null) {
+      run.release(use.isOver());
+      run = null;
     }
   }
 
@@ -145,7 +163,7 @@ final class TopicReader implements PartitionReader<ColumnarBatch> {
         || found.getCustomMetadata().containsKey(LOSSES)) {
       return false;
     }
-    if (!found.equals(runSchema)) {
+    if (found != runSchema) {
       String[] names = wanted.fieldNames();
       int[] indexes = new int[names.length];
       for (int i = 0; i < names.length; i++) {
@@ -193,8 +211,7 @@ final class TopicReader implements PartitionReader<ColumnarBatch> {
 
   @Override
   public void close() throws IOException {
-    run = null;
-    batch = null;
+    release();
     if (node != null) {
       node.close();
     }
