@@ -10,10 +10,19 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
+from sparkcache.cache import CachedRun
 from sparkcache.config import DECIDES_CONF, PLANS_CONF, CacheConfig
 from sparkcache.demand import Consumer, ReaderIdentity
 from sparkcache.fetch.scan import RunSlice, Scan
-from sparkcache.model import Extent, Ledger, ObjectId, ReadToken, Run
+from sparkcache.model import (
+    Extent,
+    Ledger,
+    ObjectId,
+    ReadToken,
+    Run,
+    RunKey,
+    Slot,
+)
 from sparkcache.node.messages import (
     PROTOCOL_VERSION,
     FromTask,
@@ -21,7 +30,7 @@ from sparkcache.node.messages import (
     Open,
     OpenPartition,
     Refused,
-    Served,
+    RunAt,
     ServedAt,
     Streamed,
     StreamedAt,
@@ -36,6 +45,7 @@ FILE = Ledger("delta", "s3://lake#t", 7, ObjectId("s3://lake/a", 9, "1"), "decod
 OTHER = replace(FILE, id=8)
 RUNS = Run(0, 4), Run(5, 9)
 CONSUMER = Consumer("s3://lake#t")
+KEY = RunKey(FILE, RUNS[0])
 
 
 def run_slice(ledger: Ledger, at: int) -> RunSlice:
@@ -143,8 +153,10 @@ def test_runs_are_sent_by_their_paths() -> None:
     recorder = Recorder()
     peer = PathPeer(recorder)
     peer.send(KeepAlive())
-    peer.send(Served(100), 17)
-    assert recorder.messages == [KeepAlive(), ServedAt(100, os.getpid(), 17)]
+    runs = {(0, 7): CachedRun(KEY, 17, Slot(100)), (1, 0): CachedRun(KEY, 18, Slot(9))}
+    peer.send_runs(runs)
+    served = ServedAt(os.getpid(), (RunAt(0, 7, 100, 17), RunAt(1, 0, 9, 18)))
+    assert recorder.messages == [KeepAlive(), served]
 
 
 def test_a_pipe_can_be_opened_until_the_next_message() -> None:
