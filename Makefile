@@ -62,6 +62,7 @@ test: lint java gateway
 
 test-long: venv java gateway
 	$(BIN)/python -m pytest -m long
+	$(BIN)/python $(PYTEST) --python-reader tests/spark
 	$(MAKE) audit
 
 # What the database does not know is an error, too: it was not looked up.

@@ -53,6 +53,14 @@ def pytest_configure(config: pytest.Config) -> None:
     boto3.session.Session().get_available_services()
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--python-reader",
+        action="store_true",
+        help="have the shared session read in Python, not in Spark's JVM",
+    )
+
+
 def pytest_pycollect_makemodule(
     module_path: Path, parent: pytest.Collector
 ) -> pytest.Module | None:
@@ -88,7 +96,9 @@ def delta_jars(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def spark(
+    tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
+) -> Iterator[SparkSession]:
     """A local session with two cores. The node of its executor ends with it."""
     from pyspark.sql import SparkSession
 
@@ -96,7 +106,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
     leaks.spark_directory = tmp_path_factory.mktemp("spark")
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    builder = sparkcache.configure(SparkSession.builder.master("local[2]"))
+    builder = sparkcache.configure(
+        SparkSession.builder.master("local[2]"),
+        jvm_reader=False if pytestconfig.getoption("--python-reader") else None,
+    )
     builder = (
         builder.config("spark.ui.port", "0")
         .config("spark.ui.contentSecurityPolicy.enabled", "true")

@@ -7,18 +7,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
-from py4j.protocol import Py4JJavaError
 
 from tests.needs import SPARK_4_1
 from tests.spark.jvm_reader_driver import CHECKS
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from tests.spark.spark_topics import Topic
 
 pytestmark = pytest.mark.spark
 
@@ -52,13 +45,3 @@ def test_in_an_application_with_the_reader(
 ) -> None:
     wrong = found[check]
     assert wrong is None, wrong
-
-
-def test_without_it_scans_are_as_before(spark: SparkSession, topic: Topic) -> None:
-    frame = topic.load(spark)
-    plan = frame._jdf.queryExecution().executedPlan().toString()
-    assert "(Python)" in plan
-    assert "read in" not in plan
-    assert spark._jvm is not None
-    with pytest.raises(Py4JJavaError, match="ClassNotFoundException"):
-        spark._jvm.java.lang.Class.forName("sparkcache.DefaultSource")

@@ -15,7 +15,7 @@ from sparkcache import CacheConfig, ConfigError
 from sparkcache.metrics import Metrics
 from sparkcache.source.datasource import SparkCacheSource
 from sparkcache.source.driver.node_rpc import node_metrics
-from sparkcache.source.driver.registration import register
+from sparkcache.source.driver.registration import name_of_installed, register
 from tests.spark.spark_topics import Topic, write
 
 if TYPE_CHECKING:
@@ -27,11 +27,19 @@ pytestmark = pytest.mark.spark
 
 
 @pytest.fixture
-def clean(spark: SparkSession) -> Iterator[None]:
+def clean(spark: SparkSession, topic: Topic) -> Iterator[None]:
+    source_name = name_of_installed(spark)
+
+    class Discovered(SparkCacheSource):
+        @classmethod
+        def name(cls) -> str:
+            return source_name
+
     yield
-    register(spark, SparkCacheSource)
+    register(spark, Discovered)
     for key in CacheConfig().to_conf():
         spark.conf.unset(key)
+    topic.load(spark).count()  # a task tells the node
 
 
 @pytest.mark.usefixtures("clean")
@@ -160,6 +168,7 @@ try:
 except Exception as error:
     print(error)
 orders = spark.read.format("sparkcache").option("topic", name).load(directory)
+print(orders._jdf.queryExecution().executedPlan().toString())
 tab = sparkcache.attach_ui(spark, every_s=0.2)
 
 
@@ -209,6 +218,11 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def test_the_source_is_found_without_being_registered(said: str) -> None:
     assert "option topic is missing" in said
+
+
+def test_without_the_jar_scans_are_read_in_python(said: str) -> None:
+    assert "(Python)" in said
+    assert "read in" not in said
 
 
 def test_a_session_that_was_not_configured_can_have_the_tab(said: str) -> None:

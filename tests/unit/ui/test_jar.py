@@ -87,17 +87,20 @@ def test_what_was_configured_before_stays() -> None:
     for _ in range(2):
         builder = sparkcache.configure(builder)
         assert builder._options["spark.plugins"] == f"a.B,{jar.PLUGIN}"
-        assert builder._options["spark.jars"] == f"/x.jar,/y.jar,{jar.JAR}"
+        jars = builder._options["spark.jars"].split(",")
+        assert jars[:3] == ["/x.jar", "/y.jar", str(jar.JAR)]
 
 
 @SPARK_4_1
 @pytest.mark.usefixtures("jdk")
-def test_the_reader_is_added_if_it_is_asked_for() -> None:
+@pytest.mark.parametrize("asked", [None, True, False])
+def test_the_reader_is_added_unless_it_is_not_wanted(asked: bool | None) -> None:
     builder = SparkSession.Builder().config("spark.jars", "/x.jar")
+    wanted = [jar.JAR] if asked is False else [jar.JAR, jar.READER_JAR]
     for _ in range(2):
-        builder = sparkcache.configure(builder, jvm_reader=True)
+        builder = sparkcache.configure(builder, jvm_reader=asked)
         jars = builder._options["spark.jars"]
-        assert jars == f"/x.jar,{jar.JAR},{jar.READER_JAR}"
+        assert jars == ",".join(map(str, ["/x.jar", *wanted]))
 
 
 @pytest.mark.usefixtures("jdk")
@@ -130,6 +133,8 @@ def test_the_reader_needs_spark_4_1(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pyspark, "__version__", "4.0.3")
     with pytest.raises(ConfigError, match=r"jvm_reader=True.* needs Spark 4\.1"):
         sparkcache.configure(SparkSession.Builder(), jvm_reader=True)
+    options = sparkcache.configure(SparkSession.Builder())._options
+    assert str(jar.READER_JAR) not in options.get("spark.jars", "")
 
 
 @pytest.mark.parametrize(
