@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 _PROMETHEUS = "spark.metrics.conf.*.sink.prometheusServlet"
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "any", "AWS_SECRET_ACCESS_KEY": "any"}
 
-SHORT_LIVED_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Test sessions are too short for an optimizing compiler to pay off."""
-
 
 def pytest_configure(config: pytest.Config) -> None:
     hypothesis.settings.register_profile(
@@ -42,12 +39,10 @@ def pytest_configure(config: pytest.Config) -> None:
             "filterwarnings", f"{unclosed}:pytest.PytestUnraisableExceptionWarning"
         )
     leaks.become_reaper()
-    os.environ.setdefault("SPARK_SUBMIT_OPTS", SHORT_LIVED_JVM)
     if "SPARK_HOME" not in os.environ:
-        home = TemporaryDirectory(prefix="spark-home-")
-        config.add_cleanup(home.cleanup)
-        spark_home.link(Path(home.name))
-        os.environ["SPARK_HOME"] = home.name
+        os.environ["SPARK_HOME"] = str(_spark_home(config))
+    options = spark_home.jvm_options(Path(os.environ["SPARK_HOME"]))
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", options)
     # These keep files open from their first use: not a leak of the first test.
     pa.array([1]).sum()
     boto3.session.Session().get_available_services()
@@ -59,6 +54,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="have the shared session read in Python, not in Spark's JVM",
     )
+
+
+def _spark_home(config: pytest.Config) -> Path:
+    """Return the home that `make` has made, or else one for this run."""
+    if spark_home.has_archive(spark_home.OF_ENVIRONMENT):
+        return spark_home.OF_ENVIRONMENT
+    home = TemporaryDirectory(prefix="spark-home-")
+    config.add_cleanup(home.cleanup)
+    spark_home.link(Path(home.name))
+    return Path(home.name)
 
 
 def pytest_pycollect_makemodule(

@@ -200,11 +200,6 @@ class ScanConfig(_Checked):
         20,
         "How long a task waits for a node to start.",
     )
-    request_timeout_s: Timeout = setting(
-        120,
-        "How long a loader may be silent, and a node, though that never longer than "
-        "30 s. The tasks that wait then read without the cache.",
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -230,6 +225,13 @@ class StorageConfig(_Checked):
     storage_timeout_s: Timeout = setting(
         30,
         "How long a request to the storage may go without receiving data.",
+    )
+    request_timeout_s: Timeout = setting(
+        120,
+        "How long a loader may be silent, and a node, though that never longer than "
+        "30 s. The tasks that wait then read without the cache. Also how long the next "
+        "64 KiB of an object in S3 may take; after that the rest is requested again, "
+        "at most storageAttempts times.",
     )
     anonymous: Flag = setting(
         False,

@@ -21,8 +21,8 @@ def conf_file() -> str:
         "Settings marked (scan) are also\n# options of a single scan. The process that "
         "plans a query sees Spark's conf only as\n# sparkcache.install has shipped it; "
         "this affects endpoint, allowedEndpoints,\n# region, pathStyle, "
-        "storageAttempts, storageTimeout, anonymous, requesterPays and\n"
-        "# partitionBytes.\n"
+        "storageAttempts, storageTimeout, requestTimeout, anonymous,\n"
+        "# requesterPays and partitionBytes.\n"
     ]
     for setting in settings_of(CacheConfig):
         scope = " (scan)" if setting.option in scan_option_names() else ""

@@ -178,7 +178,7 @@ class NodeReader:
         self.pid = pid
         self._channel = channel
         self._opening: Open | None = opening
-        self._timeout_s = opening.scan.config.request_timeout_s
+        self._timeout_s = opening.scan.storage.request_timeout_s
         self._scan = opening.scan
         self._current: RunIndex | None = None
         self._read: list[RunIndex] = []
@@ -301,7 +301,7 @@ def _open_node(message: Open) -> NodeReader | None:
         address = Address.of_this_executor()
         if address.directory in _without_node:
             return None  # as logged once
-        sock = connect(address, message.settings, message.scan.config)
+        sock = connect(address, message.settings, message.scan)
     except CacheUnavailable as error:
         _log.warning("reading without the cache: %s", str(error))
         if isinstance(error, NodeRefusedError):

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import IO
 
-    from sparkcache.config import NodeConfig, ScanConfig
+    from sparkcache.config import NodeConfig
+    from sparkcache.fetch.scan import Scan
     from sparkcache.node.address import Address
 
 REFUSED_STATUS = 69  # EX_UNAVAILABLE of sysexits.h
@@ -54,19 +55,19 @@ class NodeRefusedError(CacheUnavailable):
     """No node can run on this machine, and another attempt would fail as well."""
 
 
-def connect(address: Address, config: NodeConfig, scan: ScanConfig) -> socket.socket:
+def connect(address: Address, config: NodeConfig, scan: Scan) -> socket.socket:
     """Return a connection to the executor's node, which is started if need be.
 
     Its timeout is how long the node may be silent. Raises CacheUnavailable if no node
-    is reached within `scan.startup_timeout_s`, or if the node hangs.
+    is reached within `startup_timeout_s`, or if the node hangs.
 
     Args:
         address: The address of the node.
         config: The settings with which a node is started.
-        scan: The timeouts.
+        scan: The scan, whose timeouts apply.
 
     """
-    silence_s = min(scan.request_timeout_s, _MAX_SILENCE_S)
+    silence_s = min(scan.storage.request_timeout_s, _MAX_SILENCE_S)
     again_s, problem = _given_up.get(str(address.directory), (0.0, ""))
     wait_s = again_s - time.monotonic()
     if wait_s > 0:
@@ -76,7 +77,7 @@ def connect(address: Address, config: NodeConfig, scan: ScanConfig) -> socket.so
         if sock is not None:
             return sock
         address.prepare()
-        deadline_s = time.monotonic() + scan.startup_timeout_s
+        deadline_s = time.monotonic() + scan.config.startup_timeout_s
         with _starter_lock(address, deadline_s) as lock:
             sock = _reach(address, silence_s) or _reach_suspected(address, silence_s)
             if sock is not None:

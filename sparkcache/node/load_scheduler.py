@@ -203,7 +203,7 @@ class LoadScheduler:
         """
         now_s = self._now()
         for peer, job in self._busy.items():
-            silence_s = job.scan.config.request_timeout_s
+            silence_s = job.scan.storage.request_timeout_s
             if job.pending is None and job.last_heard_s < now_s - silence_s:
                 _log.warning(
                     "closing a loader that was silent for %g s: %s", silence_s, job.load
@@ -213,7 +213,7 @@ class LoadScheduler:
         if self._busy or self._idle:
             return
         for job in list(self._queue):
-            if self._last_heard_s < now_s - job.scan.config.request_timeout_s:
+            if self._last_heard_s < now_s - job.scan.storage.request_timeout_s:
                 self._queue.remove(job)
                 job.attempt = 1
                 self._give_up(job, Refused("the node has no loader"))

@@ -1,7 +1,8 @@
 """Objects in S3, or in a server with the same protocol, through boto3.
 
 boto3 retries a request until the headers of its response have arrived. Failures while
-the body is read are handled here: another GET for the rest, of the same ETag.
+the body is read are handled here, a body that is too slow among them: another GET for
+the rest, of the same ETag.
 """
 
 from __future__ import annotations
@@ -25,6 +26,11 @@ from sparkcache.storage import s3_pages
 from sparkcache.storage.empty import EmptyRange
 from sparkcache.storage.s3_client import RenewedClient
 from sparkcache.storage.s3_errors import BROKEN, overwritten, translated
+from sparkcache.storage.s3_progress import (
+    PROGRESS_BYTES,
+    TooSlowError,
+    require_progress,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -44,7 +50,6 @@ _LISTINGS_AT_ONCE = 8
 _PAGE_KEYS = 1000
 _LEAST_HITS = 20  # a page costs about as much as that many small GETs
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 20.0
-_PROGRESS_BYTES = 64 << 10
 _AWS = ".amazonaws.com"
 
 
@@ -180,6 +185,7 @@ class S3Storage:
                     data = response["Body"].read()
                     break
                 except BROKEN as error:
+                    response["Body"].close()
                     problem = error
         else:
             raise SourceError(
@@ -235,7 +241,9 @@ class S3Storage:
                 self.traffic.add(gets=1 + retries, retries=retries)
             return response
 
-        return self._client.call(get)
+        response = self._client.call(get)
+        require_progress(response["Body"], self._config.request_timeout_s)
+        return response
 
     def _pause(self, attempt: int) -> None:
         """Wait before a request is repeated, twice as long each time.
@@ -253,7 +261,8 @@ class ObjectRange:
 
     If a GET breaks off, another one requests the rest, after a pause that doubles with
     each attempt. The number of attempts is reset when 64 KiB have arrived, so their
-    total is limited by the size of the range.
+    total is limited by the size of the range. Responses that became too slow count as
+    progress only if they brought 64 KiB themselves.
     """
 
     def __init__(
@@ -264,7 +273,8 @@ class ObjectRange:
         self._end = end
         self._body = storage.request(object_id, position, end)
         self.position = position
-        self._breaks = 0  # since _PROGRESS_BYTES have arrived
+        self._begin = position  # of the last response
+        self._breaks = 0  # since PROGRESS_BYTES have arrived
         self._first_break = position
 
     def read(self, size_bytes: int) -> bytes:
@@ -273,6 +283,7 @@ class ObjectRange:
         if wanted <= 0:
             return b""
         while not (data := self._next(wanted)):
+            self._begin = self.position
             self._body = self._storage.resume(
                 self._object_id, self.position, self._end, self._breaks
             )
@@ -296,7 +307,8 @@ class ObjectRange:
             if data:
                 return data
         self._body.close()
-        if self.position - self._first_break >= _PROGRESS_BYTES:
+        since = self._begin if isinstance(problem, TooSlowError) else self._first_break
+        if self.position - since >= PROGRESS_BYTES:
             self._breaks = 0
         if not self._breaks:
             self._first_break = self.position

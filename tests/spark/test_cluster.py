@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 PROGRAM = """
-import json, os, sys, threading, time, urllib.request
+import json, os, shutil, sys, threading, time, urllib.request
 import pyarrow as pa
 from deltalake import write_deltalake
 from pyspark.sql import SparkSession
@@ -122,7 +122,9 @@ print("EXECUTORS", json.dumps(report["executors"]).replace(" ", ""))
 print("REQUESTS", *wanted)
 print("NODES", *nodes)
 print("RESULT", len(nodes), *rows, loaded, sum(left.values(), Metrics()).held_bytes)
+logs = os.path.join(os.environ["SPARK_HOME"], "work", spark.sparkContext.applicationId)
 spark.stop()
+shutil.rmtree(logs)  # of its executors; the home outlasts it
 """
 
 
@@ -219,6 +221,7 @@ def history_server(log: Path, directory: Path) -> Iterator[str]:
     home = Path(pyspark.__file__).parent
     port = free_port()
     options = f"-Dspark.history.fs.logDirectory={log} -Dspark.history.ui.port={port}"
+    options += f" {os.environ['SPARK_SUBMIT_OPTS']}"
     server = subprocess.Popen(
         [home / "bin" / "spark-class", "org.apache.spark.deploy.history.HistoryServer"],
         env=os.environ
