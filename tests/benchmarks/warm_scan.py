@@ -2,16 +2,22 @@
 
     .venv/bin/python tests/benchmarks/warm_scan.py --json
 
-Four scans of the same rows, in the connector's full schema, to Spark's noop sink, one
-after another, again and again:
+Scans of the same rows, in the connector's full schema, to Spark's noop sink, one after
+another, again and again:
 
-    warm        format("sparkcache"), every run in memory
+    jvm         format("sparkcache"), every run in memory
+    warm        the same, read in Python
     ceiling     a Python data source that yields one prebuilt record batch
     persist     the same rows in persist(MEMORY_ONLY), read again
+    parquet     the same rows in Parquet files, whose pages are in memory
     cold        format("sparkcache") where nothing is in memory: fetched and decoded
 
+and of `jvm` and `persist` two queries more: `count`, which needs no column, and
+`bytes`, which touches every byte of the values.
+
 `x_over_y_localN` is speed of x / speed of y on local[N], medians. Each local[N] has a
-session of its own.
+session of its own. `jvm_ms_per_task_over_range` is what a task of a few cached rows
+takes on local[1] beyond one of `spark.range`.
 """
 
 from __future__ import annotations
@@ -35,26 +41,43 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 TOPIC = "persistent://bench/warm/scan"
-LEDGERS = 4
+SMALL_TOPIC = "persistent://bench/warm/small"
+LEDGERS = 10
 ENTRIES = 768
 MESSAGES = 128
 VALUE_BYTES = 1024
 ROWS = LEDGERS * ENTRIES * MESSAGES
 ROUNDS = 7
+SMALL_TASKS = 64
 
 
 def compare() -> dict[str, float]:
     """Measure in one process for each master."""
     result: dict[str, float] = {}
-    with tempfile.TemporaryDirectory() as name:
-        write_topic(Path(name))
+    with tempfile.TemporaryDirectory() as directory:
+        write_topic(Path(directory))
         for cores in (1, 2):
-            seconds = in_own_process(f"local[{cores}]", name)
+            seconds = in_own_process(f"local[{cores}]", directory)
             for other in ("ceiling", "persist", "cold"):
                 key = f"warm_over_{other}_local{cores}"
                 result[key] = round(seconds[other] / seconds["warm"], 3)
+            for name, other in (
+                ("persist_noop", "persist"),
+                ("python_noop", "warm"),
+                ("parquet_noop", "parquet"),
+            ):
+                key = f"jvm_over_{name}_local{cores}"
+                result[key] = round(seconds[other] / seconds["jvm"], 3)
+            for query in ("count", "bytes"):
+                key = f"jvm_over_persist_{query}_local{cores}"
+                ratio = seconds[f"persist_{query}"] / seconds[f"jvm_{query}"]
+                result[key] = round(ratio, 3)
             gib = ROWS * VALUE_BYTES / 2**30
-            result[f"warm_gib_s_local{cores}"] = round(gib / seconds["warm"], 3)
+            for case in ("warm", "jvm"):
+                result[f"{case}_gib_s_local{cores}"] = round(gib / seconds[case], 3)
+            if cores == 1:
+                spent = (seconds["small"] - seconds["range"]) / SMALL_TASKS
+                result["jvm_ms_per_task_over_range"] = round(1000 * spent, 2)
     return result
 
 
@@ -67,7 +90,7 @@ def in_own_process(master: str, topic_dir: str) -> dict[str, float]:
 
 
 def write_topic(directory: Path) -> None:
-    """Write ledgers of LZ4 batches; values are text, half of it random."""
+    """Write ledgers of LZ4 batches, half of each value random; and small ledgers."""
     import random
 
     from sparkcache_pulsar.testing import (
@@ -78,7 +101,9 @@ def write_topic(directory: Path) -> None:
         write_directory,
     )
 
-    for ledger in range(LEDGERS):
+    shapes = [(TOPIC, ledger, ENTRIES) for ledger in range(LEDGERS)]
+    shapes += [(SMALL_TOPIC, ledger, 1) for ledger in range(100, 100 + SMALL_TASKS)]
+    for topic, ledger, count in shapes:
         numbers = random.Random(ledger)
         entries = [
             Entry(
@@ -91,9 +116,9 @@ def write_topic(directory: Path) -> None:
                 ),
                 codec=Codec.LZ4,
             ).encode()
-            for _ in range(ENTRIES)
+            for _ in range(count)
         ]
-        objects = ledger_objects(TOPIC, ledger, entries, max_block_bytes=16 << 20)
+        objects = ledger_objects(topic, ledger, entries, max_block_bytes=16 << 20)
         write_directory(directory, objects)
 
 
@@ -105,6 +130,7 @@ def measure(master: str, directory: Path) -> dict[str, float]:
 
     import sparkcache
     from sparkcache import CacheConfig
+    from sparkcache.source.driver.registration import name_of_installed
 
     spark = (
         sparkcache.configure(SparkSession.builder.master(master))
@@ -115,27 +141,47 @@ def measure(master: str, directory: Path) -> dict[str, float]:
         .getOrCreate()
     )
     sparkcache.install(spark, CacheConfig(max_bytes=2 << 30, partition_bytes=16 << 20))
-    topic = spark.read.format("sparkcache").option("topic", TOPIC)
-    warm = topic.load(str(directory))
-    parts = warm.rdd.getNumPartitions()
-    ceiling = prebuilt(spark, warm, parts)
-    persisted = warm.persist(StorageLevel.MEMORY_ONLY)
-    assert persisted.count() == ceiling.count() == ROWS
-    warm = topic.load(str(directory))
+
+    def load(name: str, topic: str, **options: str) -> DataFrame:
+        reader = spark.read.format(name).option("topic", topic)
+        return reader.options(**options).load(str(directory))
+
+    topic = load("sparkcache", TOPIC)
+    parts = topic.rdd.getNumPartitions()
+    ceiling = prebuilt(spark, topic, parts)
+    persisted = topic.persist(StorageLevel.MEMORY_ONLY)
+    files = str(directory / "parquet" / master)
+    persisted.write.parquet(files)
+    parquet = spark.read.parquet(files)
+    assert persisted.count() == ceiling.count() == parquet.count() == ROWS
+    small = load("sparkcache", SMALL_TOPIC, partitionBytes="1k")
+    assert small.rdd.getNumPartitions() == SMALL_TASKS
+    numbers = spark.range(SMALL_TASKS * MESSAGES, numPartitions=SMALL_TASKS)
+    topic = load("sparkcache", TOPIC)
+    warm = load(name_of_installed(spark), TOPIC)
 
     def cold() -> None:
-        with sparkcache.plan(warm):  # its end drops what is left
+        with sparkcache.plan(topic):  # its end drops what is left
             scan(warm)
 
-    cases: dict[str, Callable[[], None]] = {
+    cases: dict[str, Callable[[], Any]] = {
+        "jvm": lambda: scan(topic),
         "warm": lambda: scan(warm),
         "ceiling": lambda: scan(ceiling),
         "persist": lambda: scan(persisted),
+        "parquet": lambda: scan(parquet),
+        "jvm_count": topic.count,
+        "persist_count": persisted.count,
+        "jvm_bytes": lambda: touch(topic),
+        "persist_bytes": lambda: touch(persisted),
+        "small": lambda: scan(small),
+        "range": lambda: scan(numbers),
     }
     seconds: dict[str, list[float]] = {case: [] for case in [*cases, "cold"]}
     for _ in range(3):
         seconds["cold"].append(timed(cold))
-    with sparkcache.plan(*[warm] * (ROUNDS + 2)):
+    reads = 4 * (ROUNDS + 1) + 1
+    with sparkcache.plan(*[topic] * reads, *[small] * (ROUNDS + 1)):
         scan(warm)
         for turn in range(ROUNDS + 1):
             for case, run in cases.items():
@@ -149,6 +195,13 @@ def measure(master: str, directory: Path) -> dict[str, float]:
 def scan(dataframe: DataFrame) -> None:
     """Compute every row, and keep none."""
     dataframe.write.format("noop").mode("overwrite").save()
+
+
+def touch(dataframe: DataFrame) -> None:
+    """Read every byte of the values."""
+    from pyspark.sql import functions as sf
+
+    dataframe.agg(sf.sum(sf.crc32("value"))).collect()
 
 
 def timed(run: Callable[[], Any]) -> float:
