@@ -431,6 +431,18 @@ def check_plans_of_an_installed_session(world: World) -> None:
     assert rows(world.load()) == rows(world.load(enabled="false"))
 
 
+def check_a_second_session(world: World) -> None:
+    expected = rows(world.topic.load(world.spark, enabled="false"))
+    sparkcache.install(world.spark)
+    second = world.spark.newSession()
+    sparkcache.install(second)
+    sparkcache.install(second, sparkcache.CacheConfig(run_bytes=4 << 10))
+    frame = world.topic.load(second)
+    assert IN_JVM in plan_of(frame)
+    assert rows(frame) == expected
+    assert rows(world.topic.load(world.spark)) == expected
+
+
 CHECKS: dict[str, Callable[[World], None]] = {
     name: check for name, check in list(globals().items()) if name.startswith("check_")
 }

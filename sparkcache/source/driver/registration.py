@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
 
+from sparkcache.source.active_session import active
 from sparkcache.source.spark_version import has_spark
 
 if TYPE_CHECKING:
@@ -40,7 +41,8 @@ def register(spark: SparkSession, source: type[DataSource]) -> None:
     into the session's map of discovered sources. `newSession()` makes another.
     """
     if has_spark("4.1"):
-        spark.dataSource.register(source)
+        with active(spark):  # Spark looks there for another source of this name
+            spark.dataSource.register(source)
     else:
         _replace_discovered(spark, source)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import re
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -21,6 +21,7 @@ from pyspark.sql.classic.dataframe import DataFrame
 from pyspark.sql.session import SparkSession
 
 from sparkcache.errors import ConfigError, SourceError
+from sparkcache.source.active_session import active
 from sparkcache.source.planning.plans import elements, planned, scans_of
 from sparkcache.source.spark_version import has_spark
 
@@ -101,7 +102,7 @@ def _scans_of(
     spark = SparkSession(context, holder.session())
     graphs = holder.dataflowGraphRegistry()
     defined = graphs.getDataflowGraphOrThrow(run.dataflow_graph_id).toDataflowGraph()
-    with _active(spark):
+    with active(spark):
         graph = _resolved(defined, spark)
         if not graph.resolved():  # the run reports the error before any flow begins
             return spark, {}, {}
@@ -138,19 +139,3 @@ def is_refreshed(destination: str, run: PipelineCommand.StartRun) -> bool:
     names = [*run.full_refresh_selection, *run.refresh_selection]
     wanted = tuple(f".{name.replace('`', '')}".lower() for name in names)
     return not names or f".{destination}".lower().endswith(wanted)
-
-
-@contextmanager
-def _active(spark: SparkSession) -> Iterator[None]:
-    """Make a session the active one of the JVM thread that serves this thread."""
-    jvm: Any = spark._jvm
-    sessions = jvm.org.apache.spark.sql.classic.SparkSession
-    before = sessions.getActiveSession()
-    sessions.setActiveSession(spark._jsparkSession)
-    try:
-        yield
-    finally:
-        if before.isDefined():
-            sessions.setActiveSession(before.get())
-        else:
-            sessions.clearActiveSession()
