@@ -308,20 +308,23 @@ def run(seconds: float, seed: int, on_machines: bool) -> dict[str, Any]:
             cluster_in(directory, on_machines) as (cluster, disk),
             session(directory, cluster, seed) as spark,
         ):
+            log("the session has started")
             application = Application(spark, directory, seed)
             surroundings = Surroundings(cluster, steps, disk, application.cancel)
             faults = Faults(seed, CONFIG.max_bytes, surroundings)
             end_s = time.monotonic() + seconds
+            log("faults begin")
             faults.start(seconds)
             try:
                 while time.monotonic() < end_s:
                     application.run_one()
             finally:
                 faults.end()
+            log("faults are over")
             least = 1 if is_dynamic(seed) else EXECUTORS
             without_node = application.missing_nodes(least, wait_s=60)
             faults.sample()
-            log("faults are over")
+            log("all executors that can have a node have one")
         left = what_is_left(before)
     for finding in (*application.failed, *left):
         log(finding)

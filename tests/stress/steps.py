@@ -21,11 +21,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sparkcache.node import channel, lifetime
+from sparkcache.node.messages import (
+    Decoded,
+    Finish,
+    Grant,
+    Loaded,
+    Message,
+    Served,
+    ServedFromSegment,
+    Start,
+    Streamed,
+    Take,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from sparkcache.node.messages import Message
 
 STEPS = {
     "node: bound, not ready": "the process that began to listen, before it has forked",
@@ -49,7 +59,7 @@ STEPS = {
 }
 """The steps, each with what it is where the name does not say so."""
 
-_SERVED = ("Served", "ServedFromSegment", "Streamed")
+_SERVED = (Served, ServedFromSegment, Streamed)
 
 
 class Sent(NamedTuple):
@@ -153,30 +163,30 @@ def _wrap_node(process: _Process) -> None:
     """Wrap the channels of a node, and those of its loaders, which it forks."""
     from sparkcache.node import address, server
 
-    def before_node_sends(name: str) -> None:
-        if name in _SERVED:
+    def before_node_sends(message: Message) -> None:
+        if isinstance(message, _SERVED):
             process.at("node: before a descriptor")
             process.halve("node: half a descriptor")
 
-    def after_node_sends(name: str) -> None:
-        if name == "Start":
+    def after_node_sends(message: Message) -> None:
+        if isinstance(message, Start):
             process.at("node: has begun a load")
-        elif name == "Grant":
+        elif isinstance(message, Grant):
             process.at("node: has allotted a run")
-        elif name in _SERVED:
+        elif isinstance(message, _SERVED):
             process.at("node: after a descriptor")
 
-    def before_loader_sends(name: str) -> None:
-        if name == "Decoded":
+    def before_loader_sends(message: Message) -> None:
+        if isinstance(message, Decoded):
             process.at("loader: has fetched")
-        elif name == "Loaded":
+        elif isinstance(message, Loaded):
             process.at("loader: has written")
             process.halve("loader: half a descriptor")
 
-    def after_loader_receives(name: str) -> None:
-        if name == "Start":
+    def after_loader_receives(message: Message) -> None:
+        if isinstance(message, Start):
             process.at("loader: has a load")
-        elif name == "Grant":
+        elif isinstance(message, Grant):
             process.at("executor: a loader writes", victim=lifetime.executor_pid)
             process.at("loader: may write")
 
@@ -201,17 +211,17 @@ def _wrap_node(process: _Process) -> None:
 
 
 def _wrap_worker(process: _Process) -> None:
-    def before_sending(name: str) -> None:
-        if name == "Finish":
+    def before_sending(message: Message) -> None:
+        if isinstance(message, Finish):
             process.at("worker: has read all")
 
-    def after_sending(name: str) -> None:
-        if name == "Take":
+    def after_sending(message: Message) -> None:
+        if isinstance(message, Take):
             process.at("executor: a task waits", victim=lifetime.executor_pid)
             process.at("worker: waits")
 
-    def after_receiving(name: str) -> None:
-        if name in _SERVED:
+    def after_receiving(message: Message) -> None:
+        if isinstance(message, _SERVED):
             process.at("worker: holds a run")
 
     _wrap_send(channel.Channel, before_sending, after_sending)
@@ -219,26 +229,25 @@ def _wrap_worker(process: _Process) -> None:
 
 
 def _wrap_send(
-    kind: Any, before: Callable[[str], None], after: Callable[[str], None]
+    kind: Any, before: Callable[[Message], None], after: Callable[[Message], None]
 ) -> None:
     send = kind.send
 
     def wrapped(self: Any, message: Message, fd: int | None = None) -> None:
-        name = type(message).__name__
-        before(name)
+        before(message)
         send(self, message, fd)
-        after(name)
+        after(message)
 
     kind.send = wrapped
 
 
-def _wrap_receive(after: Callable[[str], None]) -> None:
+def _wrap_receive(after: Callable[[Message], None]) -> None:
     kind: Any = channel.Channel
     receive = kind.receive
 
     def wrapped(self: Any) -> tuple[Message, int | None]:
         message, fd = receive(self)
-        after(type(message).__name__)
+        after(message)
         return message, fd
 
     kind.receive = wrapped
