@@ -35,3 +35,17 @@ def test_at_a_step(
     assert sent.step == step
     assert digest(executor.read(2)) == content
     assert executor.metrics().runs > 0
+
+
+@pytest.mark.long
+def test_the_starter_of_a_node_is_hit_only_if_it_is_a_worker(
+    executor: Executor, content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = tmp_path / "steps"
+    directory.mkdir()
+    monkeypatch.syspath_prepend(directory)
+    steps = Steps(directory)
+    steps.arm("starter: node not ready", signal.SIGKILL)
+    output, _ = executor.start_task().communicate()
+    assert output.strip() == content
+    assert steps.take() == []

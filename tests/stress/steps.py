@@ -128,14 +128,14 @@ class _Process:
     def at(self, step: str, victim: Callable[[], int] = os.getpid) -> None:
         """Send the signal, if the step is armed."""
         armed = self._directory / "armed" / step
-        if not armed.exists():
+        pid = victim() if armed.exists() else 0
+        if not pid:
             return
         own = self._directory / f"taken.{os.getpid()}"
         try:
             armed.rename(own)
         except FileNotFoundError:
             return  # another process was here first
-        pid = victim()
         number = int(own.read_text(encoding="utf-8"))
         own.write_text(f"{number} {pid}", encoding="utf-8")
         own.rename(self._directory / "done" / f"{step}.{os.getpid()}")
@@ -157,6 +157,13 @@ class _Process:
         sent = self._send_fds(sock, [frame[: len(frame) // 2]], fds)
         self.at(step)
         return sent
+
+
+def _starter() -> int:
+    """Return the worker that starts this node; 0 if it has died already."""
+    parent = os.getppid()
+    command = Path(f"/proc/{parent}/cmdline").read_bytes()
+    return parent if b"pyspark.daemon" in command else 0
 
 
 def _wrap_node(process: _Process) -> None:
@@ -194,7 +201,7 @@ def _wrap_node(process: _Process) -> None:
 
     def listening(self: address.Address) -> socket.socket:
         listener = listen(self)
-        process.at("starter: node not ready", victim=os.getppid)
+        process.at("starter: node not ready", victim=_starter)
         process.at("node: bound, not ready")
         return listener
 
