@@ -52,6 +52,17 @@ _POLICIES = {
     "SIEVE": "sieve",
 }
 
+_CHAOS = {
+    "faults": "faults",
+    "queries": "topics read",
+    "failed": "queries that failed",
+    "wrong_rows": "wrong rows",
+    "samples": "samples of memory",
+    "cap_exceeded": "above `maxBytes`",
+    "without_node": "executors without a node",
+    "leaks": "left at the end",
+}
+
 
 def settings() -> str:
     """Return the table of all settings, from `CacheConfig`."""
@@ -383,6 +394,32 @@ def load() -> str:
     )
 
 
+def chaos() -> str:
+    """Return what an hour of faults has shown, by seed, by kind and by step."""
+    of = _result("long_chaos")
+    seeds = [
+        (
+            seed,
+            {"static": "2", "dynamic": "1 to 3"}[report["allocation"]],
+            "the JVM" if report["jvm_reader"] else "Python",
+            *(f"{report[name]:,}" for name in _CHAOS),
+        )
+        for seed, report in of["seeds"].items()
+    ]
+    sums = ("sum", "", "", *(f"{of[name]:,}" for name in _CHAOS))
+    return "".join(
+        (
+            _table(("seed", "executors", "read in", *_CHAOS.values()), [*seeds, sums]),
+            _table(("fault", "times"), _counted(of["kinds"])),
+            _table(("step", "times"), _counted(of["steps"])),
+        )
+    )
+
+
+def _counted(counts: dict[str, int]) -> list[tuple[str, str]]:
+    return [(name, f"{count:,}") for name, count in counts.items()]
+
+
 def lines(name: str, language: str) -> str:
     """Return a file of the smallest connector as a block of code."""
     text = (LINES / name).read_text(encoding="utf-8")
@@ -443,6 +480,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "expiry": expiry,
     "engines": engines,
     "load": load,
+    "chaos": chaos,
     "core": core,
 }
 

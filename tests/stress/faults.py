@@ -15,31 +15,54 @@ import threading
 import time
 from collections import Counter
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import psutil
 
 from tests.stress.cluster_processes import ClusterProcesses
+from tests.stress.steps import STEPS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.stress.clusters import Cluster
+    from tests.stress.steps import Steps
 
 KINDS = {  # with their weights
-    "kill node": 5,
-    "kill loader": 5,
-    "kill worker": 4,
+    "kill node": 4,
+    "kill loader": 4,
+    "kill worker": 3,
     "kill executor": 2,
-    "stop node": 4,
-    "stop loader": 4,
-    "stop worker": 3,
-    "few descriptors": 3,
-    "cancel jobs": 1,
+    "kill machine": 1,
+    "stop node": 3,
+    "stop loader": 3,
+    "stop worker": 2,
+    "kill at step": 9,
+    "stop at step": 4,
+    "few descriptors node": 2,
+    "few descriptors loader": 1,
+    "little memory node": 2,
+    "little memory loader": 2,
+    "no files node": 1,
+    "no files loader": 1,
+    "full disk": 1,
+    "cancel jobs": 2,
+    "decommission executor": 1,
+}
+_COST_AN_EXECUTOR = {"kill executor", "kill machine", "decommission executor"}
+_LIMITS = {
+    "few descriptors": resource.RLIMIT_NOFILE,
+    "little memory": resource.RLIMIT_AS,
+    "no files": resource.RLIMIT_FSIZE,
 }
 _PAUSE_S = (0.3, 3.0)
 _LASTS_S = (0.2, 5.0)
 _SAMPLE_S = 0.1
+_AT_ONCE_S = 0.5
+_LITTLE_BYTES = 1 << 20
 _BETWEEN_EXECUTORS = 8
-"""Faults after which another executor may be killed: it takes seconds to start one."""
+"""Faults after which another executor may be lost: it takes seconds to start one."""
 
 
 def log(text: str) -> None:
@@ -47,11 +70,29 @@ def log(text: str) -> None:
     print(f"{time.monotonic():.2f} {text}", file=sys.stderr, flush=True)
 
 
+class Surroundings(NamedTuple):
+    """What faults are caused in.
+
+    Attributes:
+        cluster: The cluster, which may lose a machine.
+        steps: The steps at which processes are hit.
+        disk: A directory with little room that the executors write to, if there is one.
+        cancel: Cancels the jobs that run; returns whether there were any.
+
+    """
+
+    cluster: Cluster
+    steps: Steps
+    disk: Path | None
+    cancel: Callable[[], bool]
+
+
 class Faults:
-    """Causes faults from `start` to `end`.
+    """Causes faults for a while after `start`.
 
     Attributes:
         kinds: How many faults there were of each kind.
+        steps: How many of them there were at each step.
         samples: How often the memory of a node was looked at.
         exceeded: How often it was above the limit.
         largest_bytes: The most that was found.
@@ -59,26 +100,29 @@ class Faults:
     Args:
         seed: Decides the kinds, the times, and which process of its kind is hit.
         max_bytes: The limit of a node.
-        cancel: Cancels the jobs that run; returns whether there were any.
+        surroundings: What they are caused in.
 
     """
 
-    def __init__(self, seed: int, max_bytes: int, cancel: Callable[[], bool]) -> None:
+    def __init__(self, seed: int, max_bytes: int, surroundings: Surroundings) -> None:
         self.kinds: Counter[str] = Counter()
+        self.steps: Counter[str] = Counter()
         self.samples = self.exceeded = self.largest_bytes = 0
         self._random = random.Random(seed)
         self._max_bytes = max_bytes
-        self._cancel = cancel
+        self._surroundings = surroundings
         self._since_executor = _BETWEEN_EXECUTORS
         self._stopped: set[int] = set()
-        self._limits: dict[int, tuple[int, int]] = {}  # as they were
+        self._limits: dict[tuple[int, int], tuple[int, int]] = {}  # as they were
         self._to_end: list[tuple[float, Callable[[], None]]] = []
         self._error: BaseException | None = None
+        self._until_s = 0.0
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="faults")
 
-    def start(self) -> None:
-        """Begin."""
+    def start(self, seconds: float) -> None:
+        """Begin; cause no more faults after so many seconds."""
+        self._until_s = time.monotonic() + seconds
         self._thread.start()
 
     def end(self) -> None:
@@ -100,8 +144,11 @@ class Faults:
     def _run(self) -> None:
         try:
             at_s = 0.0
-            while not self._is_over.wait(_SAMPLE_S):
+            while time.monotonic() < self._until_s and not self._is_over.wait(
+                _SAMPLE_S
+            ):
                 self._end_those_before(time.monotonic())
+                self._count_steps()
                 self.sample()
                 if time.monotonic() >= at_s:
                     self._cause()
@@ -109,55 +156,122 @@ class Faults:
         except BaseException as error:
             self._error = error
         finally:
+            self._surroundings.steps.disarm()
+            time.sleep(_AT_ONCE_S)  # for those that have just come to a step
+            self._count_steps()
             self._end_those_before(float("inf"))
 
     def _cause(self) -> None:
         """Cause one fault, if there is a process for it. Draws the same each time."""
         kind = self._next_kind()
         share, lasts_s = self._random.random(), self._random.uniform(*_LASTS_S)
-        if kind == "cancel jobs":
-            if self._cancel():
-                log(kind)
-                self.kinds[kind] += 1
+        step = self._random.choice([*STEPS])
+        if kind.endswith("at step"):
+            self._arm(kind, step)
             return
-        found = ClusterProcesses.now()
-        whose = "node" if kind == "few descriptors" else kind.split()[1]
-        pids = {
-            "node": [*found.nodes],
-            "loader": found.loaders,
-            "worker": found.workers,
-            "executor": found.executors,
-        }[whose]
-        if not pids:
-            return
-        pid = pids[int(share * len(pids))]
+        whose = kind.split()[-1]
+        pid = 0
+        if whose in ("node", "loader", "worker", "executor"):
+            found = ClusterProcesses.now()
+            pids = {
+                "node": [*found.nodes],
+                "loader": found.loaders,
+                "worker": found.workers,
+                "executor": found.executors,
+            }[whose]
+            if not pids:
+                return
+            pid = pids[int(share * len(pids))]
         with suppress(ProcessLookupError, psutil.Error):
-            log(f"{kind} {pid} ({lasts_s:.1f} s)")
-            self._hit(kind, pid, time.monotonic() + lasts_s)
-            self.kinds[kind] += 1
+            if self._hit(kind, pid, share, time.monotonic() + lasts_s):
+                log(f"{kind} {pid or ''} ({lasts_s:.1f} s)")
+                self.kinds[kind] += 1
 
     def _next_kind(self) -> str:
         (kind,) = self._random.choices([*KINDS], [*KINDS.values()])
+        if kind in _COST_AN_EXECUTOR and not self._may_cost_an_executor():
+            kind = "kill worker"
         self._since_executor += 1
-        if kind == "kill executor":
-            if self._since_executor <= _BETWEEN_EXECUTORS:
-                return "kill worker"
-            self._since_executor = 0
         return kind
 
-    def _hit(self, kind: str, pid: int, until_s: float) -> None:
-        if kind.startswith("kill"):
+    def _may_cost_an_executor(self) -> bool:
+        if self._since_executor < _BETWEEN_EXECUTORS:
+            return False
+        self._since_executor = 0
+        return True
+
+    def _arm(self, kind: str, step: str) -> None:
+        """Have a process hit at a step. Counted when it comes to it."""
+        number = signal.SIGKILL if kind.startswith("kill") else signal.SIGSTOP
+        if (
+            step.startswith("executor")
+            and number == signal.SIGKILL
+            and not self._may_cost_an_executor()
+        ):
+            return
+        self._surroundings.steps.arm(step, number)
+
+    def _count_steps(self) -> None:
+        """Count what was hit at a step, and see that what was stopped goes on."""
+        for step, number, pid in self._surroundings.steps.take():
+            kind = "kill at step" if number == signal.SIGKILL else "stop at step"
+            log(f"{kind} {step} {pid}")
+            self.kinds[kind] += 1
+            self.steps[step] += 1
+            if number == signal.SIGSTOP:
+                self._resume_later(
+                    pid, time.monotonic() + self._random.uniform(*_LASTS_S)
+                )
+
+    def _hit(self, kind: str, pid: int, share: float, until_s: float) -> bool:
+        """Cause a fault; return whether that is possible here."""
+        cluster, disk = self._surroundings.cluster, self._surroundings.disk
+        if kind == "cancel jobs":
+            return self._surroundings.cancel()
+        if kind == "kill machine":
+            if cluster.can_lose_machines:
+                cluster.lose_machine(share)
+            return cluster.can_lose_machines
+        if kind == "full disk":
+            if disk is not None:
+                self._fill(disk / "filler", until_s)
+            return disk is not None
+        if kind == "decommission executor":
+            os.kill(pid, signal.SIGPWR)
+        elif kind.startswith("kill"):
             os.kill(pid, signal.SIGKILL)
         elif kind.startswith("stop"):
             os.kill(pid, signal.SIGSTOP)
-            self._stopped.add(pid)
-            self._to_end.append((until_s, lambda: self._resume(pid)))
+            self._resume_later(pid, until_s)
         else:
-            process = psutil.Process(pid)
-            _, most = limits = process.rlimit(resource.RLIMIT_NOFILE)
-            before = self._limits.setdefault(pid, limits)
-            process.rlimit(resource.RLIMIT_NOFILE, (process.num_fds() + 1, most))
-            self._to_end.append((until_s, lambda: _set_limit(process, before)))
+            self._limit(kind.rpartition(" ")[0], psutil.Process(pid), until_s)
+        return True
+
+    def _limit(self, kind: str, process: psutil.Process, until_s: float) -> None:
+        """Leave a process almost nothing of a resource."""
+        which = _LIMITS[kind]
+        _, most = limits = process.rlimit(which)
+        before = self._limits.setdefault((process.pid, which), limits)
+        limit = {
+            "few descriptors": process.num_fds() + 1,
+            "little memory": process.memory_info().vms + _LITTLE_BYTES,
+            "no files": 0,
+        }[kind]
+        process.rlimit(which, (limit, most))
+        self._to_end.append((until_s, lambda: _set_limit(process, which, before)))
+
+    def _fill(self, file: Path, until_s: float) -> None:
+        """Leave no room on a disk."""
+        self._to_end.append((until_s, lambda: file.unlink(missing_ok=True)))
+        with file.open("ab") as filler:
+            status = os.statvfs(file)
+            with suppress(OSError):  # others write as well
+                size_bytes = status.f_bavail * status.f_frsize
+                os.posix_fallocate(filler.fileno(), filler.tell(), size_bytes)
+
+    def _resume_later(self, pid: int, at_s: float) -> None:
+        self._stopped.add(pid)
+        self._to_end.append((at_s, lambda: self._resume(pid)))
 
     def _resume(self, pid: int) -> None:
         self._stopped.discard(pid)
@@ -171,6 +285,10 @@ class Faults:
             end()
 
 
-def _set_limit(process: psutil.Process, limits: tuple[int, int]) -> None:
+def _set_limit(process: psutil.Process, which: int, limits: tuple[int, int]) -> None:
+    """Set a limit of a process, and of those that have inherited it."""
     with suppress(psutil.Error):
-        process.rlimit(resource.RLIMIT_NOFILE, limits)
+        processes = [process, *process.children(recursive=True)]
+        for one in processes:
+            with suppress(psutil.Error):
+                one.rlimit(which, limits)

@@ -12,18 +12,19 @@ import pytest
 
 from tests.effort import tries
 from tests.stress.faults import KINDS
+from tests.stress.steps import STEPS
 
 pytestmark = pytest.mark.spark
 
 PROGRAM = Path(__file__).with_name("chaos.py")
 
 
-def chaos(seconds: int, seed: int) -> dict[str, Any]:
+def chaos(seconds: int, seed: int, cluster: str) -> dict[str, Any]:
     """Return what the program reports."""
     done = subprocess.run(
         [
             *(sys.executable, str(PROGRAM), "--json"),
-            *("--seconds", str(seconds), "--seed", str(seed)),
+            *("--seconds", str(seconds), "--seed", str(seed), "--cluster", cluster),
         ],
         capture_output=True,
         text=True,
@@ -38,12 +39,14 @@ def chaos(seconds: int, seed: int) -> dict[str, Any]:
 
 
 def test_a_few_faults_of_several_kinds() -> None:
-    assert len(chaos(seconds=14, seed=171)["kinds"]) >= 5
+    assert len(chaos(seconds=5, seed=293, cluster="local-cluster")["kinds"]) >= 2
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(1, tries(3) + 1))
 def test_many_faults(seed: int) -> None:
-    kinds = chaos(seconds=120, seed=seed)["kinds"]
-    assert kinds.keys() <= KINDS.keys()
-    assert len(kinds) >= 7
+    result = chaos(seconds=120, seed=seed, cluster="standalone")
+    assert result["kinds"].keys() <= KINDS.keys()
+    assert len(result["kinds"]) >= 7
+    assert result["steps"].keys() <= STEPS.keys()
+    assert result["steps"]
