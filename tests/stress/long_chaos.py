@@ -1,4 +1,4 @@
-"""Chaos for most of an hour: several seeds, one after another.
+"""Chaos for an hour: several seeds, one after another.
 
     python tests/stress/long_chaos.py [--json] [--save]
 
@@ -23,7 +23,7 @@ from tests.benchmarks import record
 from tests.stress.faults import KINDS, log
 from tests.stress.steps import STEPS
 
-SEEDS = range(1, 8)
+SEEDS = range(1, 12)
 SECONDS = 330
 PROGRAM = Path(__file__).with_name("chaos.py")
 REPORTS = Path(tempfile.gettempdir(), "sparkcache-long-chaos.jsonl")
