@@ -1,0 +1,85 @@
+"""Runs for a reader in the JVM, which opens any number of them by their paths."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sparkcache.config import CacheConfig
+from sparkcache.node.messages import RunAt, Served, ServedAt, Take
+from sparkcache.node.opening import PathPeer
+from tests.unit.node.node_world import CONFIG, SIZE, FakePeer, Reader, World
+
+NO_AHEAD = replace(CONFIG, read_ahead_bytes=0)
+
+
+def held(count: int, config: CacheConfig = NO_AHEAD) -> World:
+    """A node that holds the first runs."""
+    world = World(config)
+    world.loader()
+    reader = world.of(0, count)
+    world.read(reader)
+    reader.finish()
+    return world
+
+
+def in_the_jvm(world: World, start: int, stop: int) -> tuple[Reader, FakePeer]:
+    reader, peer = world.of(start, stop), FakePeer()
+    reader.session.peer = PathPeer(peer)
+    return reader, peer
+
+
+def served(peer: FakePeer) -> tuple[RunAt, ...]:
+    """The runs of the only answer."""
+    ((message, fd),) = peer.sent
+    assert fd is None
+    assert isinstance(message, ServedAt)
+    return message.runs
+
+
+def test_held_runs_are_sent_together() -> None:
+    world = held(9)
+    reader, peer = in_the_jvm(world, 2, 9)
+    reader.send_node(Take(0, 2))
+    runs = served(peer)
+    assert [(run.run_slice, run.index) for run in runs] == [(0, n) for n in range(2, 9)]
+    assert {run.size_bytes for run in runs} == {SIZE}
+    assert len({run.fd for run in runs} & world.open_fds) == 7
+    metrics = world.service.metrics()
+    assert (metrics.hits, metrics.pinned_runs) == (7, 7)
+    world.service.check()
+    reader.leave()
+    assert world.service.metrics().pinned_runs == 0
+
+
+def test_a_run_that_is_not_held_ends_them() -> None:
+    world = held(3)
+    reader, peer = in_the_jvm(world, 0, 9)
+    reader.send_node(Take(0, 0))
+    assert [run.index for run in served(peer)] == [0, 1, 2]
+    peer.sent.clear()
+    reader.send_node(Take(0, 3, ((0, 0), (0, 1), (0, 2)), ((0, 0), (0, 1))))
+    world.settle()
+    assert [run.index for run in served(peer)] == [3]
+    assert world.service.metrics().pinned_runs == 2
+    reader.leave()
+
+
+@pytest.mark.parametrize(("max_runs", "expected"), [(64 * 2, 2), (64 * 5, 5), (8, 1)])
+def test_together_they_are_a_small_share_of_the_memory(
+    max_runs: int, expected: int
+) -> None:
+    world = held(8, replace(NO_AHEAD, max_bytes=max_runs * SIZE))
+    reader, peer = in_the_jvm(world, 0, 8)
+    reader.send_node(Take(0, 0))
+    assert len(served(peer)) == expected
+    reader.leave()
+
+
+def test_a_task_in_python_gets_one_at_a_time() -> None:
+    world = held(3)
+    reader = world.of(0, 3)
+    assert reader.ask() == Served(SIZE)
+    assert world.service.metrics().pinned_runs == 1
+    reader.leave()
