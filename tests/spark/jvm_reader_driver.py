@@ -366,6 +366,7 @@ def check_rows_are_unpinned_at_once(world: World) -> None:
         "pandas": world.load().toPandas,
         "rdd": world.load().rdd.count,
     }
+    world.spark.conf.set(_COLUMNS_TO_UDFS, "false")
     for name, query in queries.items():
         query()
         counted = world.counted()

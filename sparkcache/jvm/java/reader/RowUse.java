@@ -19,6 +19,7 @@ final class RowUse {
           "java.",
           "scala.",
           "org.apache.spark.InterruptibleIterator",
+          "org.apache.spark.sql.execution.ColumnarToRowExec", // a part of TO_ROWS, since Spark 4.3
           "org.apache.spark.sql.execution.datasources.v2.");
 
   private final Thread thread = Thread.currentThread();
