@@ -376,6 +376,24 @@ def check_rows_are_unpinned_at_once(world: World) -> None:
         assert world.load().agg(*text[:2]).collect() == texts
 
 
+def check_texts_outlive_their_runs(world: World) -> None:
+    """Aggregates keep a text of a run that is no longer mapped."""
+    path = world.directory / "texts"
+    texts = [f"{hash(str(n)) % 9973} {n}" for n in range(40_000)]
+    write_deltalake(path, pa.table({"id": range(len(texts)), "text": texts}))
+    kept = [sf.max, sf.min, sf.first, sf.last]
+    several = [keep("text") for keep in kept]
+    several += [sf.max_by("text", "id"), sf.max(sf.struct("text")), sf.first("id")]
+    for aggregates in (several, *([keep("text")] for keep in kept)):
+        whole = {"partitionBytes": "1g", "minPartitions": "1"}
+        frame = world.delta(path, **whole).agg(*aggregates)
+        in_python = world.delta(path, enabled="false", **whole).agg(*aggregates)
+        assert frame.collect() == in_python.collect() == frame.collect()
+    frame = world.delta(path, **whole)
+    assert rows(frame).total() == len(texts)
+    assert metric(frame, "Runs") > 9
+
+
 def check_columns_are_pinned_as_long_as_they_are_used(world: World) -> None:
     """With a pandas_udf, Spark keeps columns; it gets more than one batch of them."""
 
