@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyspark
 import pytest
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 import sparkcache
@@ -50,6 +51,13 @@ def test_the_jar_of_the_reader_is_the_same_for_the_same_sources(tmp_path: Path) 
     assert "sparkcache/DefaultSource.class" in names
     assert all(name.startswith("sparkcache/") for name in names)
     assert {path.name for path in tmp_path.iterdir()} == {"made.jar"}
+
+
+@pytest.fixture(autouse=True)
+def _no_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget the JVM of other tests: builders have the confs of its session."""
+    monkeypatch.setattr(SparkContext, "_gateway", None)
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
 
 
 def test_without_a_jdk_there_is_no_jar_and_no_harm(
@@ -150,11 +158,7 @@ def test_the_reader_needs_spark_4_1(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_file_of_defaults_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, value: str
 ) -> None:
-    from pyspark import SparkContext
-
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
-    monkeypatch.setattr(SparkContext, "_gateway", None)
-    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
     (tmp_path / "spark-defaults.conf").write_text(f"\nspark.app.name x\n{line}\n")
     assert conf_value(SparkSession.Builder(), "spark.jars") == value
 
@@ -162,8 +166,5 @@ def test_the_file_of_defaults_is_read(
 def test_without_a_file_a_conf_is_empty(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pyspark import SparkContext
-
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path / "nowhere"))
-    monkeypatch.setattr(SparkContext, "_gateway", None)
     assert conf_value(SparkSession.Builder(), "spark.jars") == ""
