@@ -150,7 +150,8 @@ def measure(master: str, directory: Path) -> dict[str, float]:
     parts = topic.rdd.getNumPartitions()
     ceiling = prebuilt(spark, topic, parts)
     persisted = topic.persist(StorageLevel.MEMORY_ONLY)
-    files = str(directory / "parquet" / master)
+    cores = spark.sparkContext.defaultParallelism
+    files = str(directory / f"parquet{cores}")
     persisted.write.parquet(files)
     parquet = spark.read.parquet(files)
     assert persisted.count() == ceiling.count() == parquet.count() == ROWS
