@@ -123,24 +123,27 @@ def java() -> str:
 def warm_scan() -> str:
     """Return how fast a cached topic is read through Spark."""
     of = _result("warm_scan")
-    rows = [
-        (text, *(_short(of[f"warm_over_{key}_local{cores}"]) for cores in (1, 2)))
-        for text, key in (
-            (
-                "a Python source that yields one prebuilt batch: the limit of Spark's "
-                "Python path",
-                "ceiling",
-            ),
-            ("`persist(MEMORY_ONLY)`, read again", "persist"),
-            ("the same scan, read from a local directory and decoded", "cold"),
-        )
-    ]
-    rows.append(
+    named = (
+        ("in the JVM: `persist(MEMORY_ONLY)`, read again", "jvm_over_persist_noop"),
+        ("in the JVM: the same, `count()`", "jvm_over_persist_count"),
+        ("in the JVM: the same, CRC-32 of each value", "jvm_over_persist_bytes"),
+        ("in the JVM: Parquet files in the page cache", "jvm_over_parquet_noop"),
+        ("in the JVM: the same scan in Python", "jvm_over_python_noop"),
+        ("in Python: `persist(MEMORY_ONLY)`, read again", "warm_over_persist"),
         (
-            "speed of the cached scan",
-            *(f"{of[f'warm_gib_s_local{n}']} GiB/s" for n in (1, 2)),
-        )
+            "in Python: a Python source that yields one prebuilt batch, the limit of "
+            "Spark's Python path",
+            "warm_over_ceiling",
+        ),
+        ("in Python: the same scan, fetched and decoded", "warm_over_cold"),
     )
+    rows = [
+        (text, *(_short(of[f"{key}_local{cores}"]) for cores in (1, 2)))
+        for text, key in named
+    ]
+    for case, text in (("jvm", "in the JVM"), ("warm", "in Python")):
+        speeds = (f"{of[f'{case}_gib_s_local{cores}']} GiB/s" for cores in (1, 2))
+        rows.append((f"{text}: speed of the cached scan", *speeds))
     return _table(("speed of the cached scan / speed of", "local[1]", "local[2]"), rows)
 
 
