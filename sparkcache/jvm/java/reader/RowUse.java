@@ -36,7 +36,9 @@ final class RowUse {
         .walk(
             frames ->
                 frames
-                    .filter(frame -> WITHOUT_OPERATORS.stream().noneMatch(frame.getClassName()::startsWith))
+                    .filter(
+                        frame ->
+                            WITHOUT_OPERATORS.stream().noneMatch(frame.getClassName()::startsWith))
                     .findFirst()
                     .filter(
                         frame ->

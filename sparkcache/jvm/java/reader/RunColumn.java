@@ -63,10 +63,6 @@ final class RunColumn extends ArrowColumnVector {
       }
       return memory.address + body + buffer.offset();
     }
-
-    private long lastLength() {
-      return message.buffers(nextBuffer - 1).length();
-    }
   }
 
   private final Batch batch;
