@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from sparkcache.filters import Filter
     from sparkcache.model import (
         Extent,
         Ledger,
@@ -286,6 +287,14 @@ class Catalog(ABC):
         Raises SourceError if the stored objects contradict their index.
         """
 
+    def snapshot_for(self, topic: str, filters: Sequence[Filter]) -> Snapshot:
+        """Return a snapshot that may lack extents of which no row matches all filters.
+
+        Those on the columns of `Connector.entry_columns` need no attention here.
+        Override together with `Connector.filtered_columns`. Raises SourceError.
+        """
+        return self.snapshot(topic)
+
 
 class SurroundingRuns(Protocol):
     """The runs before and after those that a task reads. Every call reads again."""
@@ -442,6 +451,10 @@ class Connector(ABC):
         exclusive, None is unbounded. The range may be too large, never too small.
         """
         return range(len(extents))
+
+    def filtered_columns(self, decoding: str) -> frozenset[str]:
+        """Return the columns whose filters `Catalog.snapshot_for` pays attention to."""
+        return frozenset()
 
     def selects_rows(self, options: Mapping[str, str]) -> bool:
         """Return whether resolvers change runs that have the columns of the schema.

@@ -11,6 +11,7 @@ from sparkcache_delta.discovery import Catalog
 from sparkcache_delta.file_schema import FileSchema
 from sparkcache_delta.filtering import Resolver
 from sparkcache_delta.options import WHERE
+from sparkcache_delta.where import is_comparable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -88,6 +89,11 @@ class DeltaConnector(TableConnector):
     def decode(self, ledger: Ledger, raw: RawRun, batch_bytes: int) -> DecodedRun:
         """Convert rows of the file to rows of the table."""
         return decode(ledger, raw, batch_bytes)
+
+    def filtered_columns(self, decoding: str) -> frozenset[str]:
+        """Return the columns of flat types, which may have bounds."""
+        schema = self.schema(decoding)
+        return frozenset(field.name for field in schema if is_comparable(field))
 
     def selects_rows(self, options: Mapping[str, str]) -> bool:
         """Return whether rows are selected by `where`."""

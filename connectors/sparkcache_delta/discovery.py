@@ -19,6 +19,7 @@ import pyarrow as pa
 from sparkcache import connector as connectors
 from sparkcache.connector import LedgerMap, Snapshot
 from sparkcache.errors import SourceError
+from sparkcache.filters import Bounds
 from sparkcache.model import Ledger, qualified_topic
 from sparkcache_delta import decoded_size, extents, pinned, rebase, small_files
 from sparkcache_delta import options as scan_options
@@ -30,13 +31,13 @@ from sparkcache_delta.partition_times import in_zone, instants_of
 from sparkcache_delta.python_values import value_or_none
 from sparkcache_delta.row_groups import bounds
 from sparkcache_delta.schema_projection import find_field
-from sparkcache_delta.table import Bounds
 from sparkcache_delta.where import Where
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from sparkcache.connector import Selection, Storage
+    from sparkcache.filters import Filter
     from sparkcache.model import Extent, ObjectId
     from sparkcache_delta.footers import Footer
     from sparkcache_delta.table import DataFile
@@ -63,11 +64,15 @@ class Catalog(connectors.Catalog):
 
     def snapshot(self, topic: str) -> Snapshot:
         """Return the files and extents of a table. Raises ConfigError, SourceError."""
+        return self.snapshot_for(topic, ())
+
+    def snapshot_for(self, topic: str, filters: Sequence[Filter]) -> Snapshot:
+        """Return the files and extents that may match. Raises as `snapshot` does."""
         storage, options = self._storage, self._options
         if not pinned.decoding(options):
             options = pinned.pin(storage, topic, options)
         files = pinned.files(storage, topic, options)
-        maps = ledger_maps(storage, topic, files, options)
+        maps = ledger_maps(storage, topic, files, options, filters=filters)
         _log.info(
             "%s: %d of %d files, %d extents",
             qualified_topic(topic, storage.root),
@@ -84,6 +89,7 @@ def ledger_maps(
     files: Iterable[DataFile],
     options: Mapping[str, str],
     small: Mapping[str, ObjectId] | None = None,
+    filters: Sequence[Filter] = (),
 ) -> dict[str, LedgerMap]:
     """Return the files that may have matching rows, by URI, in the order of their ids.
 
@@ -91,6 +97,7 @@ def ledger_maps(
     called. Raises SourceError.
     """
     table_schema, where = _parsed(options)
+    where = where.narrowed(filters, table_schema.plain_schema())
     instants = instants_of(table_schema.columns)
     zoned = (in_zone(file, instants, options) for file in files)
     bounds_of = _KnownBounds(where, table_schema)

@@ -10,10 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sparkcache.filters import Bounds
 from sparkcache_delta import rebase
 from sparkcache_delta.python_values import values_or_none
 from sparkcache_delta.schema_projection import physical_name
-from sparkcache_delta.table import Bounds, DataFile
+from sparkcache_delta.table import DataFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from sparkcache_delta.table import Bounds, DataFile
+from sparkcache.filters import Bounds
+from sparkcache_delta.table import DataFile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

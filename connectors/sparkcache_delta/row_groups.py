@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sparkcache.filters import Bounds
 from sparkcache_delta.python_values import value_or_none
-from sparkcache_delta.table import Bounds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -11,21 +11,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from sparkcache.arrays import Bools
-
-
-class Bounds(NamedTuple):
-    """Bounds of the values of a column, as Python values.
-
-    Attributes:
-        low: A lower bound of the values that are not null; None if unknown.
-        high: An upper bound, likewise.
-        nulls: How many values are null; None if unknown.
-
-    """
-
-    low: Any = None
-    high: Any = None
-    nulls: int | None = None
+    from sparkcache.filters import Bounds
 
 
 @dataclass(frozen=True, slots=True)

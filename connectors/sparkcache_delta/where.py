@@ -13,24 +13,25 @@ refused.
 
 from __future__ import annotations
 
-import operator
 from dataclasses import dataclass
 from datetime import UTC
-from typing import TYPE_CHECKING, Any
+from decimal import Decimal
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from sparkcache.connector import COLLATIONS
 from sparkcache.errors import ConfigError
+from sparkcache.filters import IN, NOT_NULL, NULL, may_match
 from sparkcache_delta.options import WHERE, zone
-from sparkcache_delta.where_syntax import IN, NOT_NULL, NULL, Value, Written, parse
+from sparkcache_delta.where_syntax import Value, Written, parse
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from datetime import tzinfo
 
-    from sparkcache_delta.table import Bounds
+    from sparkcache.filters import Bounds, Filter
 
 _COMPARE = {
     "=": pc.equal,
@@ -71,21 +72,9 @@ class Comparison:
 
     def may_hold(self, known: Bounds, rows: int | None) -> bool:
         """Return whether any row within known bounds may match."""
-        low, high, nulls = known
-        if self.sign == NULL:
-            return nulls != 0
-        if nulls is not None and nulls == rows:
-            return False
-        if self.sign in (NOT_NULL, "!="):
-            return True
-        if isinstance(low, float) or isinstance(high, float):
-            return True  # NaN is outside any bounds
+        values = (value.as_py() for value in self.values or ())
         try:
-            return any(
-                self._may_match(low, high, value.as_py()) for value in self.values
-            )
-        except TypeError:  # the column had another type in an older file
-            return True
+            return may_match(self.sign, values, known, rows)
         except OverflowError:  # Python has no such date or time
             return True
 
@@ -116,20 +105,6 @@ class Comparison:
             return pc.or_(self._compared(column), is_nan)
         return self._compared(column)
 
-    def _may_match(self, low: Any, high: Any, value: Any) -> bool:  # noqa: ANN401
-        """Return whether a value between two bounds, if they are known, may match."""
-        match self.sign:
-            case "<" | "<=":
-                compare = operator.lt if self.sign == "<" else operator.le
-                return low is None or bool(compare(low, value))
-            case ">" | ">=":
-                compare = operator.gt if self.sign == ">" else operator.ge
-                return high is None or bool(compare(high, value))
-            case _:
-                return (low is None or bool(low <= value)) and (
-                    high is None or bool(value <= high)
-                )
-
 
 @dataclass(frozen=True)
 class Where:
@@ -153,6 +128,14 @@ class Where:
                 "`and`, such as day >= '2026-01-31' and shop in ('eu', 'us')"
             ) from None
 
+    def narrowed(self, filters: Iterable[Filter], schema: pa.Schema) -> Where:
+        """Return these comparisons and those of a query, to leave out files by.
+
+        Filters on columns that cannot be compared are dropped.
+        """
+        comparisons = (_of_filter(each, schema) for each in filters)
+        return Where(self.comparisons + tuple(filter(None, comparisons)))
+
     @property
     def columns(self) -> frozenset[str]:
         """Names of the columns that are compared."""
@@ -171,6 +154,36 @@ class Where:
             or comparison.may_hold(known[comparison.column], rows)
             for comparison in self.comparisons
         )
+
+
+def is_comparable(field: pa.Field) -> bool:
+    """Return whether a column can be compared with values."""
+    return not pa.types.is_nested(field.type) and COLLATIONS not in (
+        field.metadata or {}
+    )
+
+
+def _of_filter(wanted: Filter, schema: pa.Schema) -> Comparison | None:
+    """Return the comparison of a filter; None if the column cannot be compared."""
+    index = schema.get_field_index(wanted.column)
+    if index < 0 or not is_comparable(schema.field(index)):
+        return None
+    kind = schema.field(index).type
+    if wanted.sign in (NULL, NOT_NULL):
+        return Comparison(wanted.column, wanted.sign, None)
+    try:
+        if pa.types.is_date32(kind):
+            values = pa.array(wanted.values, pa.int32()).cast(kind)
+        elif pa.types.is_timestamp(kind):
+            micros = pa.array(wanted.values, pa.int64())
+            values = micros.cast(pa.timestamp("us", kind.tz)).cast(kind)
+        elif pa.types.is_decimal(kind):
+            values = pa.array(map(Decimal, wanted.values), kind)
+        else:
+            values = pa.array(wanted.values, kind)
+    except (pa.ArrowException, ArithmeticError, TypeError, ValueError):
+        return None
+    return Comparison(wanted.column, wanted.sign, values)
 
 
 def _comparison(written: Written, schema: pa.Schema, zone: tzinfo) -> Comparison:

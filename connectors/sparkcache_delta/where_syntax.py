@@ -13,11 +13,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from sparkcache.filters import IN, NOT_NULL, NULL, SIGNS
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-NULL, NOT_NULL, IN = "is null", "is not null", "in"
-SIGNS = frozenset({"=", "!=", "<", "<=", ">", ">="})
 
 _TOKEN = re.compile(
     r"""\s*(?:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructField, StructType
 
     from sparkcache.connector import Storage
+    from sparkcache.filters import Filter
     from sparkcache.source.driver.broadcast import BroadcastRef
 
 
@@ -87,7 +88,10 @@ class SparkCacheSource(DataSource):
         ):
             reader = TaskReader(self._scan, columns, self.installed)
             if self._is_for_jvm:
-                return _ReaderForJvm(self._scan, self._config, reader, self._base)
+                filters = jvm_partition.filters_of(schema)
+                return _ReaderForJvm(
+                    self._scan, self._config, reader, self._base, filters
+                )
             return _Reader(self._scan, self._config, reader)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
@@ -112,10 +116,15 @@ class SparkCacheSource(DataSource):
 
 class _Reader(DataSourceReader):
     def __init__(
-        self, scan: ScanOptions, config: CacheConfig, task_reader: TaskReader
+        self,
+        scan: ScanOptions,
+        config: CacheConfig,
+        task_reader: TaskReader,
+        filters: tuple[Filter, ...] = (),
     ) -> None:
         self._scan = scan
         self._config = config
+        self._filters = filters
         self._task_reader = task_reader
         # Snapshots are taken here, since tasks get the reader as it is constructed.
         self._storage: Storage | None = open_storage(
@@ -126,7 +135,7 @@ class _Reader(DataSourceReader):
         names = catalog.select(scan.selection)
         scan.check_offsets(names)
         self._snapshots = [
-            (scan.consumer(name), catalog.snapshot(name))
+            (scan.consumer(name), catalog.snapshot_for(name, filters))
             for name in steps(names, f"Planning {scan.root}", "topics", len(names))
         ]
         self._indexes = {
@@ -147,7 +156,13 @@ class _Reader(DataSourceReader):
         )
         with no_collection():
             return list(
-                cut(self._scan, self._config.scan, self._storage, self._snapshots)
+                cut(
+                    self._scan,
+                    self._config.scan,
+                    self._storage,
+                    self._snapshots,
+                    self._filters,
+                )
             )
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -166,8 +181,9 @@ class _ReaderForJvm(_Reader):
         config: CacheConfig,
         task_reader: TaskReader,
         installed: CacheConfig | None,
+        filters: tuple[Filter, ...],
     ) -> None:
-        super().__init__(scan, config, task_reader)
+        super().__init__(scan, config, task_reader, filters)
         self._installed = installed
 
     def partitions(self) -> Sequence[InputPartition]:

@@ -16,6 +16,7 @@ import time
 import traceback
 from collections import Counter
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -305,6 +306,90 @@ def check_two_actions_of_one_frame(world: World) -> None:
     assert frame.count() == world.topic.rows
     assert frame.filter("__entryId < 4").count() == 3 * 4 * MESSAGES
     assert rows(frame) == rows(world.load(enabled="false"))
+
+
+def check_filters_on_positions(world: World) -> None:
+    for condition in (
+        "__ledgerId = 5 and __entryId between 2 and 6",
+        "__ledgerId in (5, 9) and __entryId >= 7",
+        "__ledgerId = 5 or __entryId = 1",
+        "__ledgerId is null",
+        "__key = 'k1' and __entryId < 3",
+    ):
+        is_same_in_python(lambda sql=condition, **given: world.load(**given).where(sql))
+    some = world.load().where("__ledgerId = 5 and __entryId between 2 and 6")
+    rows(some)
+    every = world.load()
+    rows(every)
+    assert 0 < metric(some, "Runs") < metric(every, "Runs") / 3
+    assert size_in_bytes(some) < size_in_bytes(every) / 3
+
+
+def check_filters_on_a_table(world: World) -> None:
+    path = world.directory / "filtered"
+    for first in range(5):
+        write_deltalake(path, filtered_rows(1000 * first), mode="append")
+    load = functools.partial(world.delta, path)
+    frame = load()
+    every = size_in_bytes(frame)
+    for condition, files in (
+        ("n = 2500", 1),
+        ("n > 2500 and n < 3000", 1),
+        ("n in (10, 4999)", 2),
+        ("text = 't3'", 1),
+        ("text >= 't3' and some is not null", 2),
+        ("day = date'1970-01-02'", 1),
+        ("at > timestamp'1970-01-01 00:50:00Z'", 2),
+        ("local <= timestamp_ntz'1970-01-01 00:10:00'", 1),
+        ("price = 3000.25", 1),
+        ("small = 4", 1),
+        ("some is null and n < 1000", 1),
+        ("odd and n < 1000", 1),
+        ("x > 4000.0", 5),
+        ("n = 7 or text = 't4'", 5),
+        ("n <=> 3333", 1),
+        ("n = 99999", 0),
+        ("list is not null", 5),
+    ):
+        chosen = frame.where(condition)
+        expected = rows(load(enabled="false").where(condition))
+        assert rows(chosen) == expected, condition
+        found = size_in_bytes(chosen) * 5 / every
+        assert round(found) == files, (condition, found, files)
+    assert rows(frame).total() == 5000  # what was left out comes back
+    joined = frame.where("n < 10").join(frame.where("n >= 4990").select("odd"), "odd")
+    assert joined.count() == 50
+    both = frame.where("n < 10").union(frame.where("n >= 4990")).union(frame)
+    assert both.count() == 5020
+
+
+def filtered_rows(first: int) -> pa.Table:
+    numbers = range(first, first + 1000)
+    micros = [number * 10**6 for number in numbers]
+    return pa.table(
+        {
+            "n": numbers,
+            "small": pa.array([first // 1000] * 1000, pa.int8()),
+            "text": [f"t{first // 1000}"] * 1000,
+            "day": pa.array([first // 1000] * 1000, pa.date32()),
+            "at": pa.array(micros, pa.timestamp("us", "UTC")),
+            "local": pa.array(micros, pa.timestamp("us")),
+            "price": pa.array(
+                [Decimal(number) + Decimal("0.25") for number in numbers],
+                pa.decimal128(12, 2),
+            ),
+            "some": [None if number % 7 else number for number in numbers],
+            "odd": [number % 2 == 1 for number in numbers],
+            "x": [float(number) for number in numbers],
+            "list": [[number] for number in numbers],
+        }
+    )
+
+
+def size_in_bytes(frame: DataFrame) -> int:
+    """Return the size of what Spark expects to read."""
+    plan = frame._jdf.queryExecution().optimizedPlan()
+    return int(str(plan.collectLeaves().head().stats().sizeInBytes()))
 
 
 def check_sql(world: World) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import pickle
 import struct
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -17,12 +18,15 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from sparkcache import connector as connectors
+from sparkcache.filters import Filter
 from sparkcache.node import opening
 from sparkcache.node.messages import PROTOCOL_VERSION
-from sparkcache.source.batch.partitions import reads_all_of, run_slice
+from sparkcache.source.batch.partitions import PositionFilter, reads_all_of, run_slice
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from pyspark.sql.types import StructType
 
     from sparkcache.config import CacheConfig
     from sparkcache.fetch import RunSlice
@@ -32,6 +36,9 @@ if TYPE_CHECKING:
 
 OPTION = "sparkcache.jvm"
 """Option that the JVM adds: the session's settings, as a JSON object."""
+
+FILTERS = "sparkcache.filters"
+"""Metadata that the JVM adds to the first column: the filters of the query, as JSON."""
 
 _BOUNDS = struct.Struct("<ii")
 
@@ -73,6 +80,12 @@ def open_in_python(
     return partition
 
 
+def filters_of(schema: StructType) -> tuple[Filter, ...]:
+    """Return the filters of the query that a scan is planned for."""
+    text = (schema.fields[0].metadata or {}).get(FILTERS, "[]")
+    return msgspec.json.decode(text, type=tuple[Filter, ...])
+
+
 def for_jvm(
     scan: ScanOptions,
     config: CacheConfig,
@@ -83,17 +96,21 @@ def for_jvm(
     reason = _reason(scan, config)
     connector = connectors.find(scan.connector)
     topics = dict.fromkeys(partition.consumer.topic for partition in partitions)
+    slices_of = [_slices(part.pieces, part, config) for part in partitions]
     about = {
         "name": str(scan.selection),
         "topics": len(topics),
         "reason": reason,
-        "bytes": sum(piece.size_bytes for part in partitions for piece in part.pieces),
+        "bytes": sum(map(_stored_bytes, chain(*slices_of))),
         "columns": len(connector.schema(scan.decoding)),
+        "filtered": sorted(
+            {*filter(None, connector.entry_columns())}
+            | connector.filtered_columns(scan.decoding)
+        ),
     }
     made: list[JvmPartition] = []
-    for partition in partitions:
+    for partition, slices in zip(partitions, slices_of, strict=True):
         planned = bounds = b""
-        slices = _slices(partition.pieces, partition, config)
         if not reason and not partition.report and _is_plain(slices, partition):
             planned = _planned(scan, config, installed, partition, slices)
             bounds = b"".join(_BOUNDS.pack(one.start, one.stop) for one in slices)
@@ -151,14 +168,20 @@ def _slices(
     for piece in pieces:
         connector = connectors.find(piece.ledger.connector)
         runs = connector.runs(piece.extent, config.run_bytes)
-        found.append(run_slice(piece, runs, partition.consumer))
+        positions = PositionFilter(connector.entry_columns(), partition.filters)
+        found.append(run_slice(piece, runs, partition.consumer, positions))
     return tuple(filter(None, found))
+
+
+def _stored_bytes(part: RunSlice) -> int:
+    """Return the approximate size of the runs of a slice."""
+    return part.extent.size_bytes * (part.stop - part.start) // len(part.runs)
 
 
 def _is_plain(slices: Sequence[RunSlice], partition: ScanPartition) -> bool:
     """Return whether all rows of all runs are within the scan's positions."""
     consumer = partition.consumer
-    return bool(slices) and all(reads_all_of(one, consumer) for one in slices)
+    return all(reads_all_of(one, consumer) for one in slices)
 
 
 def _planned(

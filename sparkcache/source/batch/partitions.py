@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from sparkcache.fetch import RunSlice
+from sparkcache.filters import Bounds, may_match_all
 from sparkcache.model import Extent, Ledger, Position, Run
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from sparkcache.connector import LedgerMap
     from sparkcache.demand import Consumer
+    from sparkcache.filters import Filter
 
     Located: TypeAlias = "tuple[Ledger, Extent, int]"
 
@@ -74,24 +76,75 @@ def _partition(
     return partitions
 
 
-def wanted(ledgers: Iterable[LedgerMap], consumer: Consumer) -> list[Located]:
-    """Return the extents with an entry that a consumer reads."""
+class PositionFilter:
+    """The filters of a query on the columns of ledger and entry id.
+
+    Args:
+        columns: The names of these columns; empty if there are none.
+        filters: All filters of the query.
+
+    """
+
+    def __init__(
+        self, columns: tuple[str, str], filters: Iterable[Filter] = ()
+    ) -> None:
+        self._ledger, self._entry = columns
+        self._filters = tuple(each for each in filters if each.column in columns)
+
+    def __repr__(self) -> str:
+        return f"PositionFilter{self._filters}"
+
+    def may_match(self, ledger: Ledger, first: int, last: int) -> bool:
+        """Return whether entries of a ledger, `first` to `last`, may match."""
+        if not self._filters:
+            return True
+        known = {
+            self._ledger: Bounds(ledger.id, ledger.id, 0),
+            self._entry: Bounds(first, last, 0),
+        }
+        return may_match_all(self._filters, known)
+
+
+ANYWHERE = PositionFilter(("", ""))
+
+
+def wanted(
+    ledgers: Iterable[LedgerMap],
+    consumer: Consumer,
+    positions: PositionFilter = ANYWHERE,
+) -> list[Located]:
+    """Return the extents with an entry that a consumer reads, and that may match."""
     return [
         (ledger, extent, topic_offset)
         for ledger, extent, topic_offset in extent_offsets(ledgers)
         if _first(ledger, extent, consumer) <= _last(ledger, extent, consumer)
+        and positions.may_match(ledger, extent.first, extent.last)
     ]
 
 
-def run_slice(piece: Piece, runs: Sequence[Run], consumer: Consumer) -> RunSlice | None:
-    """Return the runs of a piece that a consumer reads; None if it reads none."""
+def run_slice(
+    piece: Piece,
+    runs: Sequence[Run],
+    consumer: Consumer,
+    positions: PositionFilter = ANYWHERE,
+) -> RunSlice | None:
+    """Return the runs of a piece that a consumer reads; None if it reads none.
+
+    Runs at both ends that cannot match by their positions are left out.
+    """
+
+    def may_match(run: Run) -> bool:
+        return positions.may_match(piece.ledger, run.first, run.last)
+
     first = _first(piece.ledger, piece.extent, consumer)
     last = _last(piece.ledger, piece.extent, consumer)
     start = len(runs) * piece.part // piece.parts
     stop = len(runs) * (piece.part + 1) // piece.parts
-    while start < stop and runs[start].last < first:
+    while start < stop and (runs[start].last < first or not may_match(runs[start])):
         start += 1
-    while start < stop and runs[stop - 1].first > last:
+    while start < stop and (
+        runs[stop - 1].first > last or not may_match(runs[stop - 1])
+    ):
         stop -= 1
     if start == stop:
         return None

@@ -12,7 +12,7 @@ from pyspark.sql.datasource import InputPartition
 from sparkcache import connector as connectors
 from sparkcache.reported_loss import LossReport
 from sparkcache.source import settings
-from sparkcache.source.batch.partitions import partition, wanted
+from sparkcache.source.batch.partitions import PositionFilter, partition, wanted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from sparkcache.config import ScanConfig
     from sparkcache.connector import Snapshot, Storage
     from sparkcache.demand import Consumer
+    from sparkcache.filters import Filter
     from sparkcache.source.batch.partitions import Located, Piece
     from sparkcache.source.options import ScanOptions
 
@@ -39,6 +40,7 @@ class ScanPartition(InputPartition):
         part: Index of the partition in the whole scan.
         end: End of the scan in the topic, in stored bytes from the topic's beginning.
         report: The losses found by planning, which the task reports to its node.
+        filters: The filters of the query.
 
     """
 
@@ -51,6 +53,7 @@ class ScanPartition(InputPartition):
         part: int,
         end: int,
         report: LossReport,
+        filters: tuple[Filter, ...],
     ) -> None:
         super().__init__(pieces)
         self.pieces = pieces
@@ -60,6 +63,7 @@ class ScanPartition(InputPartition):
         self.part = part
         self.end = end
         self.report = report
+        self.filters = filters
 
     def __getstate__(self) -> bytes:
         return zlib.compress(pickle.dumps(self.__dict__, pickle.HIGHEST_PROTOCOL), 3)
@@ -73,19 +77,22 @@ def cut(
     config: ScanConfig,
     storage: Storage,
     snapshots: Sequence[tuple[Consumer, Snapshot]],
+    filters: tuple[Filter, ...] = (),
 ) -> Iterator[ScanPartition]:
     """Yield the partitions of a scan; the versions of objects are pinned.
 
+    The snapshots may lack what does not match the filters of the query already.
     Raises SourceError for a loss, if the scan fails on losses.
     """
     connector = connectors.find(scan.connector)
+    positions = PositionFilter(connector.entry_columns(), filters)
     reports = [
         _report(snapshot, consumer, fail=scan.fail_on_data_loss)
         for consumer, snapshot in snapshots
     ]
     pieces_by_topic = partition(
         [
-            _extents(scan, storage, consumer, snapshot)
+            _extents(scan, storage, consumer, snapshot, positions)
             for consumer, snapshot in snapshots
         ],
         scan.min_partitions,
@@ -105,7 +112,7 @@ def cut(
             topic_scan = f"{scan_id}.{index}"
             report = reports[index] if next_index == 1 else LossReport()
             yield ScanPartition(
-                pieces, following, consumer, topic_scan, part, end, report
+                pieces, following, consumer, topic_scan, part, end, report, filters
             )
             part += 1
 
@@ -117,10 +124,14 @@ def _report(snapshot: Snapshot, consumer: Consumer, *, fail: bool) -> LossReport
 
 
 def _extents(
-    scan: ScanOptions, storage: Storage, consumer: Consumer, snapshot: Snapshot
+    scan: ScanOptions,
+    storage: Storage,
+    consumer: Consumer,
+    snapshot: Snapshot,
+    positions: PositionFilter,
 ) -> list[Located]:
     """Return the extents of a topic with entries that a scan may read."""
-    extents = wanted(snapshot.ledgers, consumer)
+    extents = wanted(snapshot.ledgers, consumer, positions)
     times_us = scan.start_us, scan.end_us
     if times_us == (None, None):
         return extents

@@ -13,7 +13,7 @@ from sparkcache.config import CacheConfig
 from sparkcache.demand import ReaderIdentity
 from sparkcache.fetch import RunSlice, Scan
 from sparkcache.source import settings
-from sparkcache.source.batch.partitions import run_slice
+from sparkcache.source.batch.partitions import PositionFilter, run_slice
 from sparkcache.source.batch.row_filter import RowFilter
 from sparkcache.source.batch.surrounding_runs import SurroundingRuns
 
@@ -64,10 +64,11 @@ class TaskReader:
         config = task.config.with_options(self.scan.raw)  # checked when it was planned
         connector = connectors.find(self.scan.connector)
         consumer = partition.consumer
+        positions = PositionFilter(connector.entry_columns(), partition.filters)
 
         def slice_of(piece: Piece) -> RunSlice | None:
             runs = connector.runs(piece.extent, config.run_bytes)
-            return run_slice(piece, runs, consumer)
+            return run_slice(piece, runs, consumer, positions)
 
         slices = tuple(filter(None, map(slice_of, partition.pieces)))
         following = enumerate(map(slice_of, partition.following), partition.part + 1)

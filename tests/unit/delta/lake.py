@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from sparkcache.filters import Filter
     from sparkcache.model import Loss
 
 CONNECTOR = DeltaConnector()
@@ -46,6 +47,11 @@ class Lake:
     def snapshot(self, table: str, **options: str) -> Snapshot:
         pinned = self.pin(table, **options)
         return discover(CONNECTOR, self.storage(), table, pinned)
+
+    def snapshot_for(self, table: str, *filters: Filter, **options: str) -> Snapshot:
+        topic = CONNECTOR.topic_name(table)
+        catalog = CONNECTOR.catalog(self.storage(), self.pin(table, **options))
+        return catalog.snapshot_for(topic, filters)
 
     def read(
         self, table: str, run_bytes: int = RUN_BYTES, **options: str

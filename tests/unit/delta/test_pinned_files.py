@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from sparkcache.filters import Bounds
 from sparkcache_delta.pinned_files import parse, serialize
-from sparkcache_delta.table import Bounds, DataFile
+from sparkcache_delta.table import DataFile
 
 if TYPE_CHECKING:
     from pathlib import Path

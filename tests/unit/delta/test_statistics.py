@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sparkcache_delta.table import Bounds
+from sparkcache.filters import Bounds
 from sparkcache_delta.where import Where
 
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkcache.errors import ConfigError
-from sparkcache_delta.table import Bounds
+from sparkcache.filters import IN, NOT_NULL, NULL, Bounds, Filter, may_match_all
+from sparkcache.filters import SIGNS as SIGNS_OF_FILTERS
 from sparkcache_delta.where import Where
 
 if TYPE_CHECKING:
@@ -111,6 +112,52 @@ def test_bounds_never_hide_a_row(values: list[int | None], comparison: str) -> N
         assert where.may_have({}, None)
 
 
+COMPARISONS = st.one_of(
+    st.tuples(st.sampled_from(sorted(SIGNS_OF_FILTERS)), st.tuples(st.integers(-6, 6))),
+    st.tuples(st.just(IN), st.lists(st.integers(-6, 6), min_size=1).map(tuple)),
+    st.tuples(st.sampled_from([NULL, NOT_NULL]), st.just(())),
+)
+
+
+@given(VALUES, st.lists(COMPARISONS))
+def test_filters_and_comparisons_are_one(
+    values: list[int | None], comparisons: list[tuple[str, tuple[int, ...]]]
+) -> None:
+    batch = pa.RecordBatch.from_pydict({"n": pa.array(values, pa.int64())})
+    filters = [Filter("n", sign, against) for sign, against in comparisons]
+    where = Where().narrowed(filters, batch.schema)
+    known = [value for value in values if value is not None]
+    low, high = (min(known), max(known)) if known else (None, None)
+    bounds = {"n": Bounds(low, high, len(values) - len(known))}
+    may = may_match_all(filters, bounds, len(values))
+    assert where.may_have(bounds, len(values)) is may
+    assert may or not where.rows(batch).num_rows
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "rows"),
+    [
+        ("n", 2, [1]),
+        ("text", "it's", [1]),
+        ("day", (date(2026, 1, 2) - date(1970, 1, 1)).days, [1]),
+        ("at", int(datetime(2026, 1, 2, 12, tzinfo=UTC).timestamp()) * 10**6, [1]),
+        ("dec", "2.50", [1]),
+        ("ok", True, [0, 3]),
+    ],
+)
+def test_values_of_filters(column: str, value: Any, rows: list[int]) -> None:
+    numbered = BATCH.append_column("row", pa.array(range(4)))
+    where = Where().narrowed([Filter(column, "=", (value,))], numbered.schema)
+    assert where.rows(numbered).column("row").to_pylist() == rows
+
+
+def test_filters_that_cannot_be_compared_are_dropped() -> None:
+    schema = pa.schema([("n", pa.int64()), ("list", pa.list_(pa.int64()))])
+    for column, value in (("n", "x"), ("n", 1 << 70), ("list", 1), ("gone", 1)):
+        wanted = Filter(column, "=", (value,))
+        assert Where().narrowed([wanted], schema) == Where()
+
+
 def test_a_time_out_of_range_in_the_zone() -> None:
     options = {"where": "at > '0001-01-01'", "timeZone": "Europe/Zurich"}
     with pytest.raises(ConfigError, match=r"option where=.*out of range"):
@@ -168,6 +215,18 @@ def test_files_and_row_groups_are_left_out(lake: Lake) -> None:
     assert chosen.extents == all_of_it.extents[1:]
     assert [row["n"] for row in lake.rows("groups", where="n = 30")] == [30]
     assert math.prod(row["n"] for row in lake.rows("groups", where="n > 38")) == 39
+
+
+def test_a_query_leaves_out_files_and_row_groups(lake: Lake) -> None:
+    for first in (0, 10, 20):
+        lake.write("t", parted(first, first + 10), partition_by=["day"])
+        lake.write("u", parted(first, first + 10))
+    fifth = (date(2026, 1, 5) - date(1970, 1, 1)).days
+    assert len(lake.snapshot_for("t", Filter("day", "=", (fifth,))).ledgers) == 1
+    assert len(lake.snapshot_for("t", Filter("day", NULL)).ledgers) == 0
+    assert len(lake.snapshot_for("u", Filter("n", ">=", (15,))).ledgers) == 2
+    both = lake.snapshot_for("u", Filter("n", ">=", (15,)), where="n < 20")
+    assert len(both.ledgers) == 1
 
 
 @pytest.mark.parametrize("parts", [[], ["f"]])

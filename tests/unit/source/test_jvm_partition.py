@@ -13,9 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from sparkcache.filters import Filter
 from sparkcache.node.messages import OpenPartition
 from sparkcache.node.opening import opened
-from sparkcache.source.batch.jvm_partition import OPTION, JvmPartition
+from sparkcache.source.batch.jvm_partition import FILTERS, OPTION, JvmPartition
 from sparkcache.source.batch.scan_partition import ScanPartition
 from sparkcache.source.datasource import SparkCacheSource
 from tests.unit.source.stream_world import TOPIC
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from sparkcache.model import Run
     from tests.unit.source.stream_world import World
 
 PULSAR = {"topic": TOPIC, "runBytes": "1k", "minPartitions": "4"}
@@ -45,9 +47,25 @@ def world(world: World) -> World:
     return world
 
 
-def planned(path: Path, **options: str) -> Any:
+def planned(path: Path, *filters: Filter, **options: str) -> Any:
     source = SparkCacheSource({OPTION: "{}", **options, "path": str(path)})
-    return source.reader(source.schema()).partitions()
+    schema = source.schema()
+    if filters:
+        schema.fields[0].metadata = {FILTERS: msgspec.json.encode(filters).decode()}
+    return source.reader(schema).partitions()
+
+
+def runs_of(partitions: Sequence[JvmPartition]) -> list[tuple[int, Run]]:
+    """Return the runs that the JVM reads, each with its ledger's id."""
+    found = []
+    for number, partition in enumerate(partitions):
+        if partition.planned:
+            opening = opened(OpenPartition(partition.planned, 1, number, {}))
+            assert opening is not None
+            for one in opening.scan.slices:
+                runs = one.runs[one.start : one.stop]
+                found += [(one.ledger.id, run) for run in runs]
+    return found
 
 
 def write_file(folder: Path, table: pa.Table) -> None:
@@ -71,10 +89,10 @@ def test_a_topic_that_is_read_as_a_whole(world: World) -> None:
     assert found["reason"] == ""
     assert found["name"] == f"topic='{TOPIC}'"
     assert found["columns"] == len(source.schema())
-    assert found["bytes"] == sum(
-        piece.size_bytes for one in partitions for piece in one.partition.pieces
-    )
-    assert found["bytes"] > 0
+    pieces = [piece for one in partitions for piece in one.partition.pieces]
+    extents = {(piece.ledger, piece.extent) for piece in pieces}
+    stored_bytes = sum(extent.size_bytes for _, extent in extents)
+    assert 0 <= stored_bytes - found["bytes"] < len(partitions)
     for number, partition in enumerate(partitions):
         opening = opened(OpenPartition(partition.planned, 1, number, {}))
         assert opening is not None
@@ -107,6 +125,42 @@ def test_partitions_with_an_edge_of_the_range_are_read_in_python(world: World) -
 def test_a_range_of_whole_runs_is_read_in_the_jvm(world: World) -> None:
     partitions = planned(world.directory, **PULSAR, startingOffsets="5:0")
     assert all(partition.planned for partition in partitions)
+
+
+def test_filters_on_positions_leave_out_runs(world: World) -> None:
+    every = runs_of(planned(world.directory, **PULSAR))
+    filters = [
+        Filter("__ledgerId", "in", (5, 7)),
+        Filter("__entryId", ">=", (3,)),
+        Filter("__entryId", "<", (9,)),
+        Filter("value", "=", ("x",)),
+    ]
+    partitions = planned(world.directory, *filters, **PULSAR)
+    assert about(partitions)["filtered"] == ["__entryId", "__ledgerId"]
+    chosen = [
+        (ledger, run)
+        for ledger, run in every
+        if ledger == 5 and run.last >= 3 and run.first < 9
+    ]
+    assert 0 < len(chosen) < len(every) / 2
+    assert runs_of(partitions) == chosen
+    none = planned(world.directory, Filter("__ledgerId", "=", (4,)), **PULSAR)
+    assert runs_of(none) == []
+    assert about(none)["bytes"] == 0
+
+
+def test_filters_on_columns_leave_out_files(tmp_path: Path) -> None:
+    for first in (0, 10):
+        write_deltalake(
+            tmp_path / "t", pa.table({"n": range(first, first + 10)}), mode="append"
+        )
+    options = {"connector": "delta"}
+    every = planned(tmp_path / "t", **options)
+    chosen = planned(tmp_path / "t", Filter("n", ">", (12,)), **options)
+    assert about(chosen)["filtered"] == ["n"]
+    assert about(chosen)["bytes"] < about(every)["bytes"]
+    assert len(runs_of(every)) == 2
+    assert len(runs_of(chosen)) == 1
 
 
 def test_losses_that_planning_found_are_reported_in_python(world: World) -> None:

@@ -35,9 +35,10 @@ public final class DefaultSource implements TableProvider {
   }
 
   private final PythonDataSourceV2 planner = new PythonDataSourceV2();
+  private final String shortName = isInstalled() ? INSTALLED : DISCOVERED;
 
   public DefaultSource() {
-    planner.setShortName(isInstalled() ? INSTALLED : DISCOVERED);
+    planner.setShortName(shortName);
   }
 
   private static boolean isInstalled() {
@@ -62,7 +63,7 @@ public final class DefaultSource implements TableProvider {
   public Table getTable(
       StructType schema, Transform[] partitioning, Map<String, String> properties) {
     Map<String, String> options = withSettings(new CaseInsensitiveStringMap(properties));
-    return new TopicTable(planner.getTable(schema, partitioning, options));
+    return new TopicTable(planner, shortName, planner.getTable(schema, partitioning, options));
   }
 
   /** Adds the session's settings, for the planner; see sparkcache/source/batch/jvm_partition.py. */

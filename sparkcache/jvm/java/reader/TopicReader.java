@@ -60,6 +60,9 @@ final class TopicReader implements PartitionReader<ColumnarBatch> {
       readInPython();
       return;
     }
+    if (!bounds.hasRemaining()) {
+      return;
+    }
     try {
       node = new NodeConnection(partition.planned(), task, properties());
     } catch (IOException error) {
@@ -150,6 +153,9 @@ final class TopicReader implements PartitionReader<ColumnarBatch> {
   }
 
   private void finish() {
+    if (node == null) {
+      return; // there were no runs
+    }
     try {
       node.finish();
     } catch (IOException error) {

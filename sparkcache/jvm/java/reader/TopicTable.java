@@ -5,6 +5,9 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.MissingNode;
 import java.io.IOException;
 import java.io.Serializable;
+import java.util.HashSet;
+import java.util.LinkedHashMap;
+import java.util.Map;
 import java.util.OptionalLong;
 import java.util.Set;
 import net.razorvine.pickle.Unpickler;
@@ -12,6 +15,8 @@ import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableCapability;
+import org.apache.spark.sql.connector.expressions.Transform;
+import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.metric.CustomMetric;
 import org.apache.spark.sql.connector.read.Batch;
 import org.apache.spark.sql.connector.read.InputPartition;
@@ -21,20 +26,41 @@ import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.read.Statistics;
 import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
+import org.apache.spark.sql.connector.read.SupportsPushDownV2Filters;
 import org.apache.spark.sql.connector.read.SupportsReportStatistics;
 import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceCreationResult;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonInputPartition;
+import org.apache.spark.sql.types.Metadata;
+import org.apache.spark.sql.types.MetadataBuilder;
+import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
+import scala.Option;
 
 /** A topic that Python has planned. Streams are read in Python. */
 @SuppressWarnings("deprecation") // Table.schema()
 final class TopicTable implements Table, SupportsRead {
-  private final Table python;
-  private Plan plan;
+  private static final String FILTERS = "sparkcache.filters"; // as in jvm_partition.py
+  private static final int MAX_PLANS = 8;
 
-  TopicTable(Table python) {
+  private final PythonDataSourceV2 planner;
+  private final String shortName;
+  private final Table python;
+  private final Map<String, Plan> plans =
+      new LinkedHashMap<>(MAX_PLANS, 0.75f, true) {
+        @Override
+        protected boolean removeEldestEntry(Map.Entry<String, Plan> eldest) {
+          return size() > MAX_PLANS;
+        }
+      };
+  private Set<String> filtered;
+
+  TopicTable(PythonDataSourceV2 planner, String shortName, Table python) {
+    this.planner = planner;
+    this.shortName = shortName;
     this.python = python;
   }
 
@@ -55,28 +81,64 @@ final class TopicTable implements Table, SupportsRead {
 
   @Override
   public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
-    Scan scan =
-        ((SupportsRead) python).newScanBuilder(DefaultSource.withSettings(options)).build();
-    return new Builder(this, scan);
+    return new Builder(this, DefaultSource.withSettings(options));
   }
 
-  /** Plans a scan in Python, once: all actions of a DataFrame read the same partitions. */
-  private synchronized Plan plan(Scan scan) {
+  /**
+   * Plans a scan in Python, once for the filters that matter: so all actions of a DataFrame read
+   * the same partitions, of the versions that were looked up when it was made.
+   */
+  private synchronized Plan plan(CaseInsensitiveStringMap options, Filters filters) {
+    Filters mattering = filtered == null ? filters : filters.on(filtered);
+    Plan plan = plans.get(mattering.json());
     if (plan == null) {
-      plan = new Plan(scan.toBatch());
+      plan = new Plan(batch(options, mattering.json()));
+      filtered = plan.filtered();
+      plans.put(mattering.on(filtered).json(), plan);
     }
     return plan;
   }
 
-  private static final class Builder implements ScanBuilder, SupportsPushDownRequiredColumns {
+  /** Plans with a planner of its own, since each keeps what it plans first. */
+  private Batch batch(CaseInsensitiveStringMap options, String filters) {
+    StructType schema = schema();
+    StructField first = schema.fields()[0];
+    Metadata metadata =
+        new MetadataBuilder().withMetadata(first.metadata()).putString(FILTERS, filters).build();
+    StructField[] fields = schema.fields().clone();
+    fields[0] = new StructField(first.name(), first.dataType(), first.nullable(), metadata);
+    PythonDataSourceCreationResult source =
+        planner.getOrCreateDataSourceInPython(shortName, options, Option.apply(schema));
+    PythonDataSourceV2 own = new PythonDataSourceV2();
+    own.setShortName(shortName);
+    own.setReadInfo(
+        planner.source().createReadInfoInPython(source, new StructType(fields), false));
+    Table table = own.getTable(schema, new Transform[0], options);
+    return ((SupportsRead) table).newScanBuilder(options).build().toBatch();
+  }
+
+  private static final class Builder
+      implements ScanBuilder, SupportsPushDownV2Filters, SupportsPushDownRequiredColumns {
     private final TopicTable table;
-    private final Scan python;
+    private final CaseInsensitiveStringMap options;
+    private Filters filters = Filters.NONE;
     private StructType wanted;
 
-    Builder(TopicTable table, Scan python) {
+    Builder(TopicTable table, CaseInsensitiveStringMap options) {
       this.table = table;
-      this.python = python;
+      this.options = options;
       wanted = table.schema();
+    }
+
+    @Override
+    public Predicate[] pushPredicates(Predicate[] predicates) {
+      filters = Filters.of(predicates, table.schema());
+      return predicates; // Spark applies all of them, since they only leave out what they can
+    }
+
+    @Override
+    public Predicate[] pushedPredicates() {
+      return filters.predicates();
     }
 
     @Override
@@ -89,7 +151,8 @@ final class TopicTable implements Table, SupportsRead {
 
     @Override
     public Scan build() {
-      return new TopicScan(table, python, wanted);
+      Scan python = ((SupportsRead) table.python).newScanBuilder(options).build();
+      return new TopicScan(table, python, options, filters, wanted);
     }
   }
 
@@ -99,6 +162,13 @@ final class TopicTable implements Table, SupportsRead {
     final InputPartition[] partitions;
     JsonNode scan = MissingNode.getInstance();
     boolean isForJvm;
+
+    /** The columns whose filters matter to planning. */
+    Set<String> filtered() {
+      Set<String> names = new HashSet<>();
+      scan.path("filtered").forEach(name -> names.add(name.asText()));
+      return names;
+    }
 
     Plan(Batch batch) {
       InputPartition[] planned = batch.planInputPartitions();
@@ -130,17 +200,30 @@ final class TopicTable implements Table, SupportsRead {
   private static final class TopicScan implements Scan, Batch, SupportsReportStatistics {
     private final TopicTable table;
     private final Scan python;
+    private final CaseInsensitiveStringMap options;
+    private final Filters filters;
     private final StructType wanted;
+    private Plan plan;
     private boolean isStream;
 
-    TopicScan(TopicTable table, Scan python, StructType wanted) {
+    TopicScan(
+        TopicTable table,
+        Scan python,
+        CaseInsensitiveStringMap options,
+        Filters filters,
+        StructType wanted) {
       this.table = table;
       this.python = python;
+      this.options = options;
+      this.filters = filters;
       this.wanted = wanted;
     }
 
-    private Plan plan() {
-      return table.plan(python);
+    private synchronized Plan plan() {
+      if (plan == null) {
+        plan = table.plan(options, filters);
+      }
+      return plan;
     }
 
     @Override
