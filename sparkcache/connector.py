@@ -456,6 +456,13 @@ class Connector(ABC):
         """Return the columns whose filters `Catalog.snapshot_for` pays attention to."""
         return frozenset()
 
+    def bounded_columns(self, decoding: str) -> Sequence[str]:
+        """Return the columns of whose values the node keeps the bounds of each run.
+
+        The reader in the JVM leaves out held runs that cannot match a query's filters.
+        """
+        return [name for name in (*self.entry_columns(), self.time_column()) if name]
+
     def selects_rows(self, options: Mapping[str, str]) -> bool:
         """Return whether resolvers change runs that have the columns of the schema.
 

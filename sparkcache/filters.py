@@ -41,7 +41,8 @@ class Filter:
         sign: One of SIGNS, or NULL, NOT_NULL or IN.
         values: What the column is compared with, at least one value except for NULL and
             NOT_NULL: texts, bools, and integers, which for dates are days since 1970
-            and for times microseconds since 1970. Decimal numbers are texts.
+            and for times microseconds since 1970. Decimal numbers are texts, and bytes
+            are texts with a character of that code for each.
 
     """
 
@@ -52,6 +53,24 @@ class Filter:
     def may_match(self, known: Bounds, rows: int | None = None) -> bool:
         """Return whether any of `rows` rows within known bounds may match."""
         return may_match(self.sign, self.values, known, rows)
+
+
+@dataclass(frozen=True, slots=True)
+class RunStatistics:
+    """What is known of the rows of a run.
+
+    Attributes:
+        rows: How many there are.
+        bounds: Bounds of some columns, in the form of the values of filters.
+
+    """
+
+    rows: int
+    bounds: dict[str, Bounds]
+
+    def may_match(self, filters: Iterable[Filter]) -> bool:
+        """Return whether any row may match all filters."""
+        return may_match_all(filters, self.bounds, self.rows)
 
 
 def may_match(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from sparkcache.connector import TableConnector
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
         SurroundingRuns,
     )
     from sparkcache.model import Extent, Ledger, Position, Run
+
+
+_MAX_BOUNDED = 32
 
 
 class DeltaConnector(TableConnector):
@@ -94,6 +98,12 @@ class DeltaConnector(TableConnector):
         """Return the columns of flat types, which may have bounds."""
         schema = self.schema(decoding)
         return frozenset(field.name for field in schema if is_comparable(field))
+
+    def bounded_columns(self, decoding: str) -> Sequence[str]:
+        """Return the first columns of flat types."""
+        schema = self.schema(decoding)
+        names = (field.name for field in schema if is_comparable(field))
+        return list(islice(names, _MAX_BOUNDED))
 
     def selects_rows(self, options: Mapping[str, str]) -> bool:
         """Return whether rows are selected by `where`."""

@@ -177,6 +177,9 @@ def _of_filter(wanted: Filter, schema: pa.Schema) -> Comparison | None:
         elif pa.types.is_timestamp(kind):
             micros = pa.array(wanted.values, pa.int64())
             values = micros.cast(pa.timestamp("us", kind.tz)).cast(kind)
+        elif pa.types.is_binary(kind):
+            texts = (str(value).encode("latin-1") for value in wanted.values)
+            values = pa.array(texts, kind)
         elif pa.types.is_decimal(kind):
             values = pa.array(map(Decimal, wanted.values), kind)
         else:

@@ -73,6 +73,10 @@ class PulsarConnector(Connector):
         """Return the name of the publish time column; every message has this time."""
         return "__publishTime"
 
+    def bounded_columns(self, decoding: str) -> Sequence[str]:
+        """Return the columns of position, times and key."""
+        return [*super().bounded_columns(decoding), "__eventTime", "__key"]
+
     def is_single_topic(self, topic: str) -> bool:
         """Return whether a name is a partition's; other topics may have partitions."""
         return names.partition(topic) is not None

@@ -62,6 +62,10 @@ class RocketMQConnector(Connector):
         """Return the column of the store time, by which RocketMQ looks up times too."""
         return columns.STORE_TIME
 
+    def bounded_columns(self, decoding: str) -> Sequence[str]:
+        """Return the columns of position, store time, tags and keys."""
+        return [*super().bounded_columns(decoding), columns.TAGS, "__keys"]
+
     def is_single_topic(self, topic: str) -> bool:
         """Return whether a name identifies one queue."""
         return names.is_one(topic)

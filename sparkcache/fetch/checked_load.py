@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sparkcache.fetch.load import fetch
+from sparkcache.fetch.run_statistics import run_statistics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from sparkcache.connector import ByteStream, Connector, DecodedRun, RawRun
     from sparkcache.fetch.load import Load
+    from sparkcache.filters import RunStatistics
 
 _MOST_RESPONSES = 3
 
@@ -82,6 +84,10 @@ class CheckedLoad:
         if decoded.batches:  # they may have more columns, for the resolver
             return decoded.batches[0].schema
         return self._connector.schema(self._load.ledger.decoding)
+
+    def statistics(self, decoded: DecodedRun) -> RunStatistics | None:
+        """Return the statistics of a decoded run, if its rows are those of scans."""
+        return run_statistics(self._connector, self._load.ledger.decoding, decoded)
 
     def close(self) -> None:
         """Close the response; the remaining bytes are not read."""

@@ -143,7 +143,8 @@ class _Loader:
         answer = self._receive()
         match answer:
             case Grant():
-                self._write(encoded, answer.slot, index)
+                report = Loaded(index, load.statistics(decoded))
+                self._write(encoded, answer.slot, report)
             case Deny():
                 for _ in range(answer.readers):
                     _stream(self._channel, encoded)
@@ -151,17 +152,17 @@ class _Loader:
                 return False
         return not (isinstance(answer, Grant) and answer.last)
 
-    def _write(self, run: EncodedRun, slot: Slot, index: int) -> None:
+    def _write(self, run: EncodedRun, slot: Slot, report: Loaded) -> None:
         """Write a run into its slot, and report it."""
         if slot.segment is not None:
             self._segments.write(run, slot.segment, slot.offset)
-            self._channel.send(Loaded(index))
+            self._channel.send(report)
             return
         from sparkcache.memory.sealed import seal
 
         fd = seal(run, slot.size_bytes)
         try:
-            self._channel.send(Loaded(index), fd)
+            self._channel.send(report, fd)
         finally:
             os.close(fd)
 

@@ -30,11 +30,12 @@ from sparkcache.demand import Plan, ReaderIdentity
 from sparkcache.errors import CredentialsError, SourceError
 from sparkcache.fetch.load import Load
 from sparkcache.fetch.scan import RunSlice, Scan
+from sparkcache.filters import Filter, RunStatistics
 from sparkcache.metrics import Metrics, TopicMetrics
 from sparkcache.model import Extent, Ledger, Position, Run, Slot
 from sparkcache.reported_loss import ReportedLoss
 
-PROTOCOL_VERSION = 8
+PROTOCOL_VERSION = 9
 
 
 class Message(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -80,13 +81,16 @@ class PackedOpen(Message, frozen=True):
 class OpenPartition(Message, frozen=True):
     """Opens a partition for a reader in the JVM; see `sparkcache.node.opening`.
 
-    `planned` is a PlannedPartition, `properties` are local properties of the task.
+    `planned` is a PlannedPartition, `properties` are local properties of the task,
+    `filters` those of the query, as JSON. With `rows_only` the task wants no columns.
     """
 
     planned: bytes
     stage: int
     partition: int
     properties: dict[str, str]
+    filters: str = "[]"
+    rows_only: bool = False
 
 
 class Open(Message, frozen=True):
@@ -95,7 +99,8 @@ class Open(Message, frozen=True):
     `epoch` orders the settings and plans of an application: those of the newest stage
     apply; of settings, those with the highest `authority` so far. `following` are the
     first slices of later partitions, by partition. `group` is the owner of the topic,
-    for the node's counts.
+    for the node's counts. `filters` and `rows_only` are those of OpenPartition: a run
+    that cannot match, or of whose rows only the number matters, need not be mapped.
     """
 
     version: int
@@ -107,6 +112,8 @@ class Open(Message, frozen=True):
     following: tuple[tuple[int, RunSlice], ...] = ()
     group: str = ""
     authority: int = 0
+    filters: tuple[Filter, ...] = ()
+    rows_only: bool = False
 
 
 class Take(Message, frozen=True):
@@ -179,12 +186,18 @@ class Served(Message, frozen=True):
 
 
 class RunAt(msgspec.Struct, frozen=True, array_like=True):
-    """A run at /proc/PID/fd/`fd`, by slice and by index in the runs of the slice."""
+    """A run at /proc/PID/fd/`fd`, by slice and by index in the runs of the slice.
+
+    A run that need not be mapped has no descriptor, which is -1. Then `rows` is the
+    number of its rows, and unless it `matches` none of them passes the filters.
+    """
 
     run_slice: int
     index: int
     size_bytes: int
     fd: int
+    rows: int = 0
+    matches: bool = True
 
 
 class ServedAt(Message, frozen=True):
@@ -349,10 +362,11 @@ class Skipped(Message, frozen=True):
 
 
 class Loaded(Message, frozen=True):
-    """The granted run is written."""
+    """The granted run is written; `statistics` if its rows are those of scans."""
 
     carries_descriptor: ClassVar[bool] = True
     index: int
+    statistics: RunStatistics | None = None
 
 
 class Ended(Message, frozen=True):

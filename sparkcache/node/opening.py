@@ -8,6 +8,7 @@ message that a task in Python sends.
 from __future__ import annotations
 
 import os
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,6 +17,7 @@ from sparkcache.config import CacheConfig
 from sparkcache.demand import Consumer, ReaderIdentity
 from sparkcache.errors import ConfigError
 from sparkcache.fetch import Scan
+from sparkcache.filters import Filter
 from sparkcache.model import Ledger, ReadToken
 from sparkcache.node.messages import (
     Open,
@@ -97,6 +99,7 @@ def opened(message: OpenPartition) -> Open | None:
         token = ReadToken(message.stage, message.partition, planned.part)
         task = TaskSettings.of(message.properties, token, planned.base)
         config = task.config.with_options(planned.options)  # checked by planning
+        filters = msgspec.json.decode(message.filters, type=tuple[Filter, ...])
     except (msgspec.MsgspecError, ConfigError) as error:
         raise ValueError(f"a planned partition: {error}") from error
     if not config.enabled:
@@ -115,6 +118,8 @@ def opened(message: OpenPartition) -> Open | None:
         ),
         planned.group,
         task.authority,
+        filters,
+        message.rows_only,
     )
 
 
@@ -142,10 +147,15 @@ class PathPeer:
                 message = Refused("the engine `ring` serves readers in Python alone")
         self._peer.send(message)
 
-    def send_runs(self, runs: Mapping[tuple[int, int], CachedRun[int]]) -> None:
-        """Send where runs are, by index; they are pinned, so they stay open."""
+    def send_runs(
+        self,
+        runs: Mapping[tuple[int, int], CachedRun[int]],
+        unmapped: Mapping[tuple[int, int], RunAt] = MappingProxyType({}),
+    ) -> None:
+        """Send where runs are, by index; those not in `unmapped` are pinned."""
         found = (
-            RunAt(*index, run.size_bytes, run.value) for index, run in runs.items()
+            unmapped.get(index) or RunAt(*index, run.size_bytes, run.value)
+            for index, run in runs.items()
         )
         self._peer.send(ServedAt(os.getpid(), tuple(found)))
 

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from sparkcache.cache import CachedRun
     from sparkcache.demand import PartitionRead
     from sparkcache.fetch.scan import RunSlice, Scan
+    from sparkcache.filters import Filter, RunStatistics
     from sparkcache.model import Extent, Ledger, RunKey
-    from sparkcache.node.messages import Message
+    from sparkcache.node.messages import Message, RunAt
 
 
 class Peer(Protocol):
@@ -90,6 +91,9 @@ class ReaderSession:
         waiting: Whether it waits for that run.
         pins: Runs that it maps, by index.
         held_ahead: What is known of its next runs.
+        filters: The filters of its query.
+        rows_only: Whether it wants to know no more than how many rows there are.
+        unmapped: What is reported of runs that it need not map, by index.
 
     """
 
@@ -101,9 +105,23 @@ class ReaderSession:
     waiting: bool = False
     pins: dict[tuple[int, int], CachedRun[int]] = field(default_factory=dict)
     held_ahead: HeldAhead = field(default_factory=HeldAhead)
+    filters: tuple[Filter, ...] = ()
+    rows_only: bool = False
+    unmapped: dict[tuple[int, int], RunAt] = field(default_factory=dict)
     _next: int = 0
     _first_ordinals: tuple[int, ...] = (0,)
     _slice_of: dict[tuple[Ledger, Extent], int] = field(default_factory=dict)
+
+    @property
+    def is_selective(self) -> bool:
+        """Whether the statistics of a run may tell it enough."""
+        return self.rows_only or bool(self.filters)
+
+    def maps(self, statistics: RunStatistics | None) -> bool:
+        """Return whether it needs more of a run than its statistics."""
+        return statistics is None or (
+            not self.rows_only and statistics.may_match(self.filters)
+        )
 
     def begin(self, scan: Scan) -> None:
         """Set what the session will read."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from sparkcache.node.messages import RunAt
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -95,7 +97,7 @@ class RequestHandler:
         for session in run.waiters:
             held = self._store.get(run.key) or cached
             assert held is not None, "held, or inserted just now"
-            self._pin(session, held)
+            self._lend(session, held)
             self._serve(session, {session.cursor: held})
 
     def _settle(self, session: ReaderSession, message: Take | Finish) -> None:
@@ -134,7 +136,7 @@ class RequestHandler:
                 count.prefetch_hits += 1
             else:
                 count.hits += 1
-            self._pin(session, run)
+            self._lend(session, run)
         elif key in self._loads:
             count.waits += 1
         else:
@@ -152,12 +154,26 @@ class RequestHandler:
             held = self._store.peek(session.key(run_index), now_s)
             if held is None or not self._store.can_follow(held, run.slot, session.peer):
                 break
-            size_bytes += held.size_bytes
+            size_bytes += held.size_bytes if self._is_mapped_by(session, held) else 0
             if size_bytes > max_bytes:
                 break
             self._take(session, run_index, now_s)
             following[run_index] = held
         return following
+
+    def _is_mapped_by(self, session: ReaderSession, run: CachedRun[int]) -> bool:
+        """Return whether a session needs more of a run than its statistics."""
+        return not session.is_selective or session.maps(self._store.statistics(run.key))
+
+    def _lend(self, session: ReaderSession, run: CachedRun[int]) -> None:
+        """Give the run that a session asks for to it, or only its statistics."""
+        known = self._store.statistics(run.key) if session.is_selective else None
+        if known is None or session.maps(known):
+            self._pin(session, run)
+        else:
+            matches = known.may_match(session.filters)
+            unmapped = RunAt(*session.cursor, 0, -1, known.rows, matches)
+            session.unmapped[session.cursor] = unmapped
 
     def _pin(self, session: ReaderSession, run: CachedRun[int]) -> None:
         self._store.pin(run)
@@ -170,5 +186,6 @@ class RequestHandler:
         self, session: ReaderSession, runs: dict[tuple[int, int], CachedRun[int]]
     ) -> None:
         session.waiting = False
-        self._store.send_runs(runs, session.peer)
+        self._store.send_runs(runs, session.peer, session.unmapped)
+        session.unmapped.clear()
         self._ahead.advance(session)

@@ -11,7 +11,10 @@ import logging
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from sparkcache.cache import Counters, PlannedCache
+from sparkcache.filters import RunStatistics
 from sparkcache.memory.segments import Segments
 from sparkcache.metrics import METRICS
 from sparkcache.node.messages import Served, ServedFromSegment
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from sparkcache.cache import CachedRun, Engine, Settings, Ttl
     from sparkcache.demand import ExtentOffset, PartitionRead, Plan, ReaderIdentity
     from sparkcache.model import Position, RunKey, Slot
+    from sparkcache.node.messages import RunAt
     from sparkcache.node.reader_session import Peer
 
 # Limits of one pass of expiry, 1 to 5 ms of work: a descriptor costs 6 us to close,
@@ -68,6 +72,7 @@ class RunStore:
         self._segments = Segments()
         self._freed_segments: tuple[int, ...] = ()
         self._pass_runs = _PASS_RUNS
+        self._statistics: dict[RunKey, bytes] = {}  # packed: there may be many runs
 
     def __repr__(self) -> str:
         return f"RunStore({self._planned!r}, {self._segments!r})"
@@ -164,6 +169,18 @@ class RunStore:
             self._close_fd(fd)
         return run
 
+    def describe(self, run: CachedRun[int], statistics: RunStatistics | None) -> None:
+        """Keep the statistics of a run for as long as the run."""
+        if statistics is not None and run.slot.segment is None:
+            self._statistics[run.key] = msgspec.msgpack.encode(statistics)
+
+    def statistics(self, key: RunKey) -> RunStatistics | None:
+        """Return what is known of the rows of a run."""
+        known = self._statistics.get(key)
+        if known is None:
+            return None
+        return msgspec.msgpack.decode(known, type=RunStatistics)
+
     # Runs and their readers
 
     def get(self, key: RunKey) -> CachedRun[int] | None:
@@ -191,13 +208,19 @@ class RunStore:
         self._runs.abandon(run)
 
     def send_runs(
-        self, runs: Mapping[tuple[int, int], CachedRun[int]], reader: Peer
+        self,
+        runs: Mapping[tuple[int, int], CachedRun[int]],
+        reader: Peer,
+        unmapped: Mapping[tuple[int, int], RunAt],
     ) -> None:
-        """Send a reader runs, by index; several only if all `can_follow`."""
+        """Send a reader runs, by index; several only if all `can_follow`.
+
+        Of the runs in `unmapped`, a reader in the JVM is sent what is there instead.
+        """
         first = next(iter(runs.values()))
         segment = first.slot.segment
         if segment is None and isinstance(reader, PathPeer):
-            reader.send_runs(runs)
+            reader.send_runs(runs, unmapped)
         elif segment is None:
             reader.send(Served(first.size_bytes), first.value)
         else:
@@ -280,6 +303,7 @@ class RunStore:
         """Assert the invariants. For tests."""
         self._planned.check(self._now())
         assert all(number in self._runs.segments for number in self._segments.numbers)
+        assert self._statistics.keys() <= {run.key for run in self._runs.runs()}
         for run in self._runs.runs():
             assert run.slot.segment is None or run.slot.segment in self._segments
 
@@ -291,6 +315,7 @@ class RunStore:
         """Free the memory of runs that the cache has removed."""
         for run in removed:
             self._on_free(run)
+            self._statistics.pop(run.key, None)
             if run.slot.segment is None:
                 self._close_fd(run.value)
 

@@ -205,7 +205,7 @@ class Service:
     ) -> None:
         match message:
             case Loaded():
-                self._loaded(loader, message.index, fd)
+                self._loaded(loader, message, fd)
                 return  # the run owns the descriptor now
             case Decoded():
                 key = self._loads.decoded(loader, message)
@@ -261,6 +261,7 @@ class Service:
         self._counts.progress.begin(begun)
         self._record_progress(message.plans)
         session.begin(message.scan)
+        session.filters, session.rows_only = message.filters, message.rows_only
         if message.scan.slices:
             session.partition_read = self._open_read(message)
             self._readers.open(session, message, self._now())
@@ -296,7 +297,7 @@ class Service:
         self._recorder.move(plans)
         self._counts.progress.move(plans)
 
-    def _loaded(self, loader: Peer, index: int, fd: int | None) -> None:
+    def _loaded(self, loader: Peer, message: Loaded, fd: int | None) -> None:
         """Hold a run that a loader has written, and serve it to the sessions that wait.
 
         The descriptor is that of the run's own memory, if it has its own.
@@ -307,11 +308,12 @@ class Service:
                 self._close_fd(fd)
             loader.close()
             return
-        run = self._loads.loaded(loader, index)
+        run = self._loads.loaded(loader, message.index)
         ahead = not run.waiters and self._readers.is_wanted(run.span)
         cached = self._store.insert(run.key, run.slot, fd, ahead=ahead)
         if cached is not None:
             self._counts.inserted(cached)
+            self._store.describe(cached, message.statistics)
             if ahead:
                 self._ahead.loaded(run.key, run.span)
         self._requests.deliver(run, cached)

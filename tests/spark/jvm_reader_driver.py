@@ -325,6 +325,47 @@ def check_filters_on_positions(world: World) -> None:
     assert size_in_bytes(some) < size_in_bytes(every) / 3
 
 
+def check_filters_on_held_runs(world: World) -> None:
+    every = world.load()
+    rows(every)
+    for condition in (
+        "__publishTime > timestamp'1970-01-01 02:30:05Z'",
+        "__publishTime < timestamp'1970-01-01 00:00:00Z'",
+        "__key > X'FF'",
+        "__key is null and __entryId = 3",
+    ):
+        chosen = world.load().where(condition)
+        assert rows(chosen) == rows(world.load(enabled="false").where(condition))
+        assert 0 < metric(chosen, "RunsLeftOut") <= metric(chosen, "Runs")
+        assert metric(chosen, "Bytes") < metric(every, "Bytes")
+    world.wait_until_nothing_is_pinned()
+
+
+def check_a_count_maps_nothing(world: World) -> None:
+    every = world.load()
+    rows(every)
+    counted = world.load().select()
+    assert len(counted.collect()) == world.topic.rows
+    assert metric(counted, "Runs") == metric(every, "Runs")
+    assert metric(counted, "Bytes") == 0
+    assert world.load().count() == world.topic.rows
+
+
+def check_rest_of_a_partition_after_runs_left_out(world: World) -> None:
+    whole = {"partitionBytes": "1g", "minPartitions": "1", "failOnDataLoss": "false"}
+    damaged = write(world.directory / "damaged_later")
+    flip_a_bit(damaged.data_files[-1])
+    condition = "__ledgerId > 0 and __key >= X'00'"
+    load = functools.partial(damaged.load, world.spark, **whole)
+    rows(load())
+    for of in ("__publishTime > timestamp'1970-01-01 01:30:00Z'", condition):
+        expected = rows(load(enabled="false").where(of))
+        found = load().where(of)
+        assert rows(found) == expected
+        assert metric(found, "PythonRows") > 0
+    assert load().count() == rows(load(enabled="false")).total()
+
+
 def check_filters_on_a_table(world: World) -> None:
     path = world.directory / "filtered"
     for first in range(5):

@@ -13,6 +13,7 @@ from sparkcache.config import CacheConfig
 from sparkcache.demand import Consumer, Plan
 from sparkcache.demand import ReaderIdentity as ScanReader
 from sparkcache.fetch import Load, RunSlice, Scan
+from sparkcache.filters import Bounds, Filter, RunStatistics
 from sparkcache.model import (
     Extent,
     Ledger,
@@ -201,6 +202,15 @@ class FakeLoader(FakePeer):
     def is_asking(self) -> bool:
         return self._is_asking
 
+    def _statistics(self, index: int) -> RunStatistics | None:
+        """Return statistics with the entries of a run as a column, an entry a row."""
+        assert self._start is not None
+        run = self._start.load.runs[index]
+        if run.first > run.last:
+            return None
+        bounds = Bounds(run.first, run.last, 0)
+        return RunStatistics(run.last - run.first + 1, {"entry": bounds})
+
     def _obey(self) -> bool:
         if not self.sent:
             return False
@@ -214,7 +224,7 @@ class FakeLoader(FakePeer):
         match answer:
             case Grant():
                 fd = self._put(answer.slot, index)
-                self.report(Loaded(index), fd)
+                self.report(Loaded(index, self._statistics(index)), fd)
                 if answer.last:
                     self._end()
             case Deny():
@@ -476,6 +486,8 @@ class World:
         group: str = "",
         end: Position | None = None,
         authority: int = 0,
+        filters: tuple[Filter, ...] = (),
+        rows_only: bool = False,
     ) -> Reader:
         stage = next(self._stages) if stage is None else stage
         scan = Scan(ROOT, self.config.storage, self.config.scan, slices)
@@ -497,6 +509,8 @@ class World:
                 following,
                 group,
                 authority,
+                filters,
+                rows_only,
             ),
         )
         return reader

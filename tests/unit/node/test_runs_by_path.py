@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from sparkcache.config import CacheConfig
-from sparkcache.node.messages import RunAt, Served, ServedAt, Take
+from sparkcache.filters import Filter
+from sparkcache.node.messages import Clear, Finish, RunAt, Served, ServedAt, Take
 from sparkcache.node.opening import PathPeer
-from tests.unit.node.node_world import CONFIG, SIZE, FakePeer, Reader, World
+from tests.unit.node.node_world import CONFIG, SIZE, FakePeer, Reader, World, run_slice
 
 NO_AHEAD = replace(CONFIG, read_ahead_bytes=0)
 
@@ -24,8 +26,10 @@ def held(count: int, config: CacheConfig = NO_AHEAD) -> World:
     return world
 
 
-def in_the_jvm(world: World, start: int, stop: int) -> tuple[Reader, FakePeer]:
-    reader, peer = world.of(start, stop), FakePeer()
+def in_the_jvm(
+    world: World, start: int, stop: int, **more: Any
+) -> tuple[Reader, FakePeer]:
+    reader, peer = world.of(start, stop, **more), FakePeer()
     reader.session.peer = PathPeer(peer)
     return reader, peer
 
@@ -82,4 +86,65 @@ def test_a_task_in_python_gets_one_at_a_time() -> None:
     reader = world.of(0, 3)
     assert reader.ask() == Served(SIZE)
     assert world.service.metrics().pinned_runs == 1
+    reader.leave()
+
+
+def entries(number: int) -> tuple[int, int]:
+    """First and last entry of a run."""
+    (run,) = run_slice(0, number, number + 1).runs[number : number + 1]
+    return run.first, run.last
+
+
+def test_held_runs_that_cannot_match_are_not_mapped() -> None:
+    world = held(9)
+    wanted = Filter("entry", "in", (entries(4)[0], entries(6)[1]))
+    reader, peer = in_the_jvm(world, 0, 9, filters=(wanted,))
+    reader.send_node(Take(0, 0))
+    runs = served(peer)
+    assert [run.index for run in runs] == list(range(9))
+    assert [run.index for run in runs if run.matches] == [4, 6]
+    assert [run.index for run in runs if run.fd >= 0] == [4, 6]
+    rows = entries(0)[1] - entries(0)[0] + 1
+    assert {run.rows for run in runs if not run.matches} == {rows}
+    metrics = world.service.metrics()
+    assert (metrics.hits, metrics.pinned_runs) == (9, 2)
+    reader.leave()
+    assert world.service.metrics().pinned_runs == 0
+    world.service.check()
+
+
+def test_a_run_that_is_loaded_need_not_match() -> None:
+    world = World(NO_AHEAD)
+    world.loader()
+    reader, peer = in_the_jvm(world, 0, 9, filters=(Filter("entry", "<", (0,)),))
+    reader.send_node(Take(0, 0))
+    world.settle()
+    (run,) = served(peer)
+    assert (run.index, run.fd, run.matches) == (0, -1, False)
+    assert world.service.metrics().pinned_runs == 0
+    reader.leave()
+    world.service.check()
+
+
+def test_for_the_number_of_rows_nothing_is_mapped() -> None:
+    world = held(9, replace(NO_AHEAD, max_bytes=64 * SIZE))  # mapped, one at a time
+    reader, peer = in_the_jvm(world, 0, 9, rows_only=True)
+    reader.send_node(Take(0, 0))
+    runs = served(peer)
+    assert len(runs) == 9
+    assert all(run.matches and run.fd == -1 for run in runs)
+    assert sum(run.rows for run in runs) == entries(8)[1] - entries(0)[0] + 1
+    reader.send_node(Finish(tuple((0, number) for number in range(9))))
+    assert world.service.metrics().pinned_runs == 0
+    world.service.check()
+
+
+def test_statistics_go_with_their_runs() -> None:
+    world = held(9)
+    world.request(Clear())
+    world.service.check()
+    reader, peer = in_the_jvm(world, 0, 9, rows_only=True)
+    reader.send_node(Take(0, 0))
+    world.settle()
+    assert [run.index for run in served(peer)] == [0]
     reader.leave()

@@ -7,17 +7,19 @@ import org.apache.spark.sql.connector.metric.CustomTaskMetric;
 /** What a task counts, for the scan's node in the SQL tab. */
 final class Counts {
   long runs;
+  long leftOut;
   long bytes;
   long waitedNs;
   long pythonRows;
 
   static CustomMetric[] metrics() {
-    return new CustomMetric[] {new Runs(), new Bytes(), new Waited(), new PythonRowsRead()};
+    return new CustomMetric[] {new Runs(), new LeftOut(), new Bytes(), new Waited(), new PythonRowsRead()};
   }
 
   CustomTaskMetric[] values() {
     return new CustomTaskMetric[] {
       new Value("sparkcacheRuns", runs),
+      new Value("sparkcacheRunsLeftOut", leftOut),
       new Value("sparkcacheBytes", bytes),
       new Value("sparkcacheWaitedMs", waitedNs / 1_000_000),
       new Value("sparkcachePythonRows", pythonRows)
@@ -50,6 +52,12 @@ final class Counts {
   public static final class Runs extends Sum {
     public Runs() {
       super("sparkcacheRuns", "runs read from the node");
+    }
+  }
+
+  public static final class LeftOut extends Sum {
+    public LeftOut() {
+      super("sparkcacheRunsLeftOut", "runs left out, since no row matches the filters");
     }
   }
 

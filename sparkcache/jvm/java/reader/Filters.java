@@ -2,6 +2,7 @@ package sparkcache;
 
 import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.ObjectMapper;
+import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.List;
@@ -35,7 +36,8 @@ final class Filters {
           DataTypes.DateType,
           DataTypes.TimestampType,
           DataTypes.TimestampNTZType,
-          DataTypes.StringType);
+          DataTypes.StringType,
+          DataTypes.BinaryType);
 
   static final Filters NONE = new Filters(List.of(), List.of());
 
@@ -136,6 +138,9 @@ final class Filters {
     }
     if (!TYPES.contains(literal.dataType())) {
       return null;
+    }
+    if (value instanceof byte[] bytes) {
+      return new String(bytes, StandardCharsets.ISO_8859_1);
     }
     return value instanceof UTF8String text ? text.toString() : value;
   }

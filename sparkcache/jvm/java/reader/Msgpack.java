@@ -10,13 +10,15 @@ import java.util.Map;
 final class Msgpack {
   private Msgpack() {}
 
-  /** Writes Integer, Long, String, byte[], null, Object[], int[] and maps of strings. */
+  /** Writes Integer, Long, Boolean, String, byte[], null, Object[], int[] and maps of strings. */
   static void write(ByteArrayOutputStream out, Object value) {
     if (value == null) {
       out.write(0xc0);
     } else if (value instanceof Number number) {
       out.write(0xd3);
       out.writeBytes(ByteBuffer.allocate(8).putLong(number.longValue()).array());
+    } else if (value instanceof Boolean bool) {
+      out.write(bool ? 0xc3 : 0xc2);
     } else if (value instanceof String text) {
       byte[] bytes = text.getBytes(StandardCharsets.UTF_8);
       size(out, 0xdb, bytes.length);

@@ -31,8 +31,12 @@ final class NodeConnection {
   private static final int MAX_FRAME_BYTES = 16 << 20;
   private static final int HEADER_BYTES = 5;
 
-  /** Where a run is: memory of the node, or a pipe that the node closes soon. */
-  record Run(boolean isMapped, long sizeBytes, String path, Object[] index) {
+  /**
+   * Where a run is: memory of the node, or a pipe that the node closes soon. A run without a path
+   * need not be read: it has so many rows, and matches the query's filters or not.
+   */
+  record Run(
+      boolean isMapped, long sizeBytes, String path, Object[] index, int rows, boolean matches) {
     private boolean is(int slice, int run) {
       return ((Long) index[0]) == slice && ((Long) index[1]) == run;
     }
@@ -48,7 +52,12 @@ final class NodeConnection {
   private boolean isClosed;
 
   /** Connects to the node of this executor; throws IOException if there is none. */
-  NodeConnection(byte[] planned, TaskContext task, Map<String, String> properties)
+  NodeConnection(
+      byte[] planned,
+      TaskContext task,
+      Map<String, String> properties,
+      String filters,
+      boolean isRowsOnly)
       throws IOException {
     Path directory = SparkEnv.get().blockManager().diskBlockManager().localDirs()[0].toPath();
     channel = NodeSocket.connect(directory.resolve("sparkcache").resolve("socket"));
@@ -56,7 +65,14 @@ final class NodeConnection {
       channel.configureBlocking(false);
       selector = Selector.open();
       channel.register(selector, SelectionKey.OP_READ);
-      send("OpenPartition", planned, task.stageId(), task.partitionId(), properties);
+      send(
+          "OpenPartition",
+          planned,
+          task.stageId(),
+          task.partitionId(),
+          properties,
+          filters,
+          isRowsOnly);
     } catch (IOException | RuntimeException error) {
       channel.close();
       throw error;
@@ -75,10 +91,13 @@ final class NodeConnection {
       if (reply[0].equals("ServedAt") && reply.length == 3) {
         for (Object found : (Object[]) reply[2]) {
           Object[] run = (Object[]) found;
-          served.add(new Run(true, (Long) run[2], path(reply[1], run[3]), run));
+          long rows = (Long) run[4];
+          boolean isOpen = (Long) run[3] >= 0;
+          String path = isOpen ? path(reply[1], run[3]) : null;
+          served.add(new Run(isOpen, (Long) run[2], path, run, (int) rows, (Boolean) run[5]));
         }
       } else if (reply[0].equals("StreamedAt") && reply.length == 3) {
-        served.add(new Run(false, 0, path(reply[1], reply[2]), asked));
+        served.add(new Run(false, 0, path(reply[1], reply[2]), asked, 0, true));
       } else {
         String reason = reply.length > 1 ? ": " + reply[reply.length - 1] : "";
         throw new IOException("the node answers " + reply[0] + reason);

@@ -13,6 +13,7 @@ import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.metric.CustomTaskMetric;
 import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -50,6 +51,7 @@ final class TopicReader implements PartitionReader<ColumnarBatch> {
       TopicTable.TopicPartition partition,
       StructType schema,
       StructType wanted,
+      String filters,
       Supplier<PartitionReader<InternalRow>> python) {
     this.partition = partition;
     this.schema = schema;
@@ -64,7 +66,8 @@ final class TopicReader implements PartitionReader<ColumnarBatch> {
       return;
     }
     try {
-      node = new NodeConnection(partition.planned(), task, properties());
+      boolean isRowsOnly = wanted.isEmpty();
+      node = new NodeConnection(partition.planned(), task, properties(), filters, isRowsOnly);
     } catch (IOException error) {
       LOG.debug("the node is not reached; Python starts it", error);
       readInPython();
@@ -122,6 +125,16 @@ final class TopicReader implements PartitionReader<ColumnarBatch> {
       long begunNs = System.nanoTime();
       NodeConnection.Run served = node.take(slice, index);
       counts.waitedNs += System.nanoTime() - begunNs;
+      if (served.path() == null) {
+        index++;
+        counts.runs++;
+        rows += served.rows();
+        if (served.matches()) {
+          return new ColumnarBatch(new ColumnVector[0], served.rows());
+        }
+        counts.leftOut++;
+        continue;
+      }
       run = served.isMapped() ? map(served) : ArrowRun.read(served);
       if (!isPlain(run.schema())) {
         release();

@@ -293,7 +293,7 @@ final class TopicTable implements Table, SupportsRead {
 
     @Override
     public PartitionReaderFactory createReaderFactory() {
-      return new Factory(plan().python, table.schema(), wanted);
+      return new Factory(plan().python, table.schema(), wanted, filters.json());
     }
   }
 
@@ -310,7 +310,8 @@ final class TopicTable implements Table, SupportsRead {
     }
   }
 
-  private record Factory(PartitionReaderFactory python, StructType schema, StructType wanted)
+  private record Factory(
+      PartitionReaderFactory python, StructType schema, StructType wanted, String filters)
       implements PartitionReaderFactory, Serializable {
     @Override
     public PartitionReader<InternalRow> createReader(InputPartition partition) {
@@ -325,7 +326,8 @@ final class TopicTable implements Table, SupportsRead {
     @Override
     public PartitionReader<ColumnarBatch> createColumnarReader(InputPartition partition) {
       TopicPartition topic = (TopicPartition) partition;
-      return new TopicReader(topic, schema, wanted, () -> python.createReader(topic.python()));
+      return new TopicReader(
+          topic, schema, wanted, filters, () -> python.createReader(topic.python()));
     }
   }
 
