@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -389,7 +390,7 @@ def from_file() -> CacheConfig:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{CONF_FILE_VARIABLE}={path}: {error}") from error
-    known = CacheConfig().to_conf()
+    known = _lower_names()
     raw = {}
     for line_number, line in enumerate(map(str.strip, lines), start=1):
         if not line or line.startswith("#"):
@@ -397,13 +398,20 @@ def from_file() -> CacheConfig:
         key, *value = _SEPARATOR.split(line, maxsplit=1)
         if key not in known:
             raise ConfigError(f"{path}:{line_number}: {suggest(key, known)}")
-        raw[_lower_name(key)] = (f"{path}:{line_number}: {key}", "".join(value))
+        raw[known[key]] = (f"{path}:{line_number}: {key}", "".join(value))
     return CacheConfig()._with(raw)
 
 
 def _lower_name(key: str) -> str:
     """Return the option name of a conf key, in lower case; raises ConfigError."""
-    known = CacheConfig().to_conf()
+    known = _lower_names()
     if key not in known:
         raise ConfigError(suggest(key, known))
-    return key.removeprefix(CONF_PREFIX).lower()
+    return known[key]
+
+
+@cache
+def _lower_names() -> dict[str, str]:
+    """Return the option names in lower case, by conf key."""
+    options = [spec.option for spec in settings_of(CacheConfig)]
+    return {CONF_PREFIX + option: option.lower() for option in options}

@@ -109,8 +109,7 @@ class Setting:
     @property
     def option(self) -> str:
         """The name that users write: `maxBytes` for `max_bytes`."""
-        words = self.name.removesuffix("_s").split("_")
-        return words[0] + "".join(word.capitalize() for word in words[1:])
+        return _option(self.name)
 
     def show(self, value: Value) -> str:
         """Return the text of a value, as users write it."""
@@ -170,6 +169,12 @@ def _settings_of(config_class: type) -> tuple[Setting, ...]:
         Setting(spec.name, types[spec.name], spec.default, spec.metadata["doc"])
         for spec in fields(config_class)
     )
+
+
+@cache
+def _option(name: str) -> str:
+    words = name.removesuffix("_s").split("_")
+    return words[0] + "".join(word.capitalize() for word in words[1:])
 
 
 def _is_valid(value: object, annotation: object) -> bool:

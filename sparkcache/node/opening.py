@@ -8,8 +8,9 @@ message that a task in Python sends.
 from __future__ import annotations
 
 import os
+from functools import lru_cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -36,9 +37,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from sparkcache.cache import CachedRun
+    from sparkcache.config import NodeConfig, ScanConfig, StorageConfig
+    from sparkcache.demand import Plan
     from sparkcache.fetch import RunSlice
     from sparkcache.node.messages import Message, OpenPartition
     from sparkcache.node.reader_session import Peer
+
+_MAX_STAGES = 8  # of which the settings are kept
 
 
 class PlannedPartition(msgspec.Struct, frozen=True, array_like=True):
@@ -47,7 +52,7 @@ class PlannedPartition(msgspec.Struct, frozen=True, array_like=True):
     Attributes:
         version: The version of the protocol.
         root: The storage's root.
-        base: The configuration that `sparkcache.install` shipped, if any.
+        base: The configuration that `sparkcache.install` shipped, or None, not decoded.
         options: The options of the scan.
         ledgers: The ledgers of the slices, each once.
         parts: The slices to read.
@@ -62,7 +67,7 @@ class PlannedPartition(msgspec.Struct, frozen=True, array_like=True):
 
     version: int
     root: str
-    base: CacheConfig | None
+    base: msgspec.Raw
     options: dict[str, str]
     ledgers: tuple[Ledger, ...]
     parts: tuple[PackedSlice, ...]
@@ -96,30 +101,69 @@ def opened(message: OpenPartition) -> Open | None:
     """
     try:
         planned = msgspec.msgpack.decode(message.planned, type=PlannedPartition)
-        token = ReadToken(message.stage, message.partition, planned.part)
-        task = TaskSettings.of(message.properties, token, planned.base)
-        config = task.config.with_options(planned.options)  # checked by planning
         filters = msgspec.json.decode(message.filters, type=tuple[Filter, ...])
+        settings = _settings(
+            message.stage,
+            frozenset(message.properties.items()),
+            frozenset(planned.options.items()),
+            bytes(planned.base),
+        )
     except (msgspec.MsgspecError, ConfigError) as error:
         raise ValueError(f"a planned partition: {error}") from error
-    if not config.enabled:
+    if not settings.scan.enabled:
         return None
+    token = ReadToken(message.stage, message.partition, planned.part)
     slices = tuple(unpack_slice(part, planned.ledgers) for part in planned.parts)
     return Open(
         planned.version,
-        Scan(planned.root, config.storage, config.scan, slices),
+        Scan(planned.root, settings.storage, settings.scan, slices),
         ReaderIdentity(token, planned.scan, planned.consumer, planned.end),
-        task.epoch,
-        task.config.node,
-        task.plans,
+        settings.epoch,
+        settings.node,
+        settings.plans,
         tuple(
             (part, unpack_slice(first, planned.ledgers))
             for part, first in planned.following
         ),
         planned.group,
-        task.authority,
+        settings.authority,
         filters,
         message.rows_only,
+    )
+
+
+class _Settings(NamedTuple):
+    """What all partitions of a scan are read under, in a stage."""
+
+    storage: StorageConfig
+    scan: ScanConfig
+    node: NodeConfig
+    plans: tuple[Plan, ...]
+    epoch: int
+    authority: int
+
+
+@lru_cache(maxsize=_MAX_STAGES)
+def _settings(
+    stage: int,
+    properties: frozenset[tuple[str, str]],
+    options: frozenset[tuple[str, str]],
+    packed_base: bytes,
+) -> _Settings:
+    """Return what the tasks of a stage say; raises ConfigError or MsgspecError.
+
+    Resolving them takes longer than all else that opening a partition takes.
+    """
+    base = msgspec.msgpack.decode(packed_base, type=CacheConfig | None)
+    task = TaskSettings.of(dict(properties), ReadToken(stage, 0, 0), base)
+    config = task.config.with_options(dict(options))  # checked by planning
+    return _Settings(
+        config.storage,
+        config.scan,
+        task.config.node,
+        task.plans,
+        task.epoch,
+        task.authority,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -372,3 +373,23 @@ def test_a_scan_cannot_set_what_holds_for_more_than_itself(
     options = {"path": "/data", "topic": "t", name: "1"}
     with pytest.raises(ConfigError, match=f"{name} is a setting of the whole {scope}"):
         ScanOptions.parse(options)
+
+
+def test_all_settings_of_a_session_are_cheap_to_resolve() -> None:
+    """Each task does this, and for each one in the JVM the node does."""
+    base = CacheConfig()
+    conf = base.to_conf()
+    calls = 0
+
+    def count(_frame: object, event: str, _arg: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    assert CacheConfig.resolve(conf=conf, base=base) == base
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        CacheConfig.resolve(conf=conf, base=base)
+    finally:
+        sys.setprofile(before)
+    assert calls < 50 * len(conf)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -109,6 +110,60 @@ def test_a_job_without_the_conf_of_a_session_changes_no_settings() -> None:
     opening = opened(OpenPartition(planned(), 7, 2, {}))
     assert opening is not None
     assert (opening.epoch, opening.authority) == (-1, 0)
+
+
+def test_the_partitions_of_a_stage_are_read_under_the_same_settings() -> None:
+    """They are not resolved again: that takes longer than all else."""
+    base = CacheConfig(max_bytes=1 << 20)
+    message = sent(OpenPartition(planned(base), 7, 2, base.to_conf()))
+    first = opened(message)
+    calls = 0
+
+    def count(_frame: object, event: str, _arg: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        second = opened(message)
+    finally:
+        sys.setprofile(before)
+    assert first == second
+    assert first is not None
+    assert calls < 50
+
+
+def test_each_scan_and_each_session_has_its_own_settings() -> None:
+    def settings_of(
+        base: CacheConfig, options: dict[str, str], properties: dict[str, str]
+    ) -> tuple[int, float, str | None, int]:
+        opening = opened(OpenPartition(planned(base, options), 7, 2, properties))
+        assert opening is not None
+        node, scan = opening.settings, opening.scan
+        region, run_bytes = scan.storage.region, scan.config.run_bytes
+        return node.max_bytes, node.ttl_create_s, region, run_bytes
+
+    small, large = CacheConfig(max_bytes=1 << 20), CacheConfig(max_bytes=1 << 30)
+    ttl_s, run_bytes = small.ttl_create_s, small.run_bytes
+    here = {"region": "here"}
+    slow = {"spark.sparkcache.ttlCreate": "99s"}
+    for _ in range(2):
+        assert settings_of(small, {}, {}) == (1 << 20, ttl_s, None, run_bytes)
+        assert settings_of(large, {}, {}) == (1 << 30, ttl_s, None, run_bytes)
+        assert settings_of(small, here, {})[2:] == ("here", run_bytes)
+        assert settings_of(small, {"runBytes": "8k"}, {})[2:] == (None, 8 << 10)
+        assert settings_of(small, {}, slow)[:2] == (1 << 20, 99)
+
+
+def test_stages_have_their_own_epochs() -> None:
+    properties = {"spark.sql.execution.id": "3"}
+    epochs = []
+    for stage in (7, 8, 7):
+        opening = opened(OpenPartition(planned(), stage, 2, properties))
+        assert opening is not None
+        epochs.append((opening.epoch, opening.reader.token))
+    assert epochs == [(stage, ReadToken(stage, 2, 4)) for stage in (7, 8, 7)]
 
 
 @pytest.mark.parametrize("option", ["scan", "session"])
