@@ -11,6 +11,7 @@ as soon as it is on the class path. The reader needs the plugin's jar beside its
 from __future__ import annotations
 
 import logging
+import re
 import shutil
 import subprocess
 import tempfile
@@ -25,6 +26,7 @@ READER_JAR = Path(__file__).with_name("sparkcache_reader.jar")
 _PROJECT = Path(__file__).parents[2] / "pyproject.toml"
 _SOURCES = Path(__file__).with_name("java")
 _PAGE = Path(__file__).parents[1] / "ui" / "page.html"
+_MESSAGES = Path(__file__).parents[1] / "node" / "messages.py"
 _PACKAGE = "org/apache/spark/sparkcache"
 _SERVICE = "META-INF/services/org.apache.spark.status.AppHistoryServerPlugin"
 _SHORT_LIVED = ("-J-XX:TieredStopAtLevel=1", "-J-XX:+UseSerialGC")
@@ -55,11 +57,16 @@ def reader_jar() -> Path | None:
 
 def build(jar: Path) -> None:
     """Compile the plugin into a jar; the same sources give the same bytes."""
-    page = {
+    version = re.search(
+        r"^PROTOCOL_VERSION = (\d+)", _MESSAGES.read_text("utf-8"), re.MULTILINE
+    )
+    assert version is not None
+    others = {
         f"{_PACKAGE}/page.html": _PAGE.read_bytes(),
+        f"{_PACKAGE}/protocol": version[1].encode(),
         _SERVICE: b"org.apache.spark.sparkcache.SparkCacheHistory\n",
     }
-    _build(jar, sorted(_sources("ui")), "org", page)
+    _build(jar, sorted(_sources("ui")), "org", others)
 
 
 def build_reader(jar: Path) -> None:
@@ -111,5 +118,5 @@ def _is_old(jar: Path, directory: str) -> bool:
         return True
     if not _PROJECT.exists():
         return False  # installed from a wheel: file times mean nothing
-    sources = [*_sources(directory), _PAGE]
+    sources = [*_sources(directory), _PAGE, _MESSAGES]
     return max(path.stat().st_mtime for path in sources) > jar.stat().st_mtime

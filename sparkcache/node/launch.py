@@ -1,4 +1,4 @@
-"""Starting the node: the first task that needs it does so, one at a time.
+"""Starting the node: the plugin or the first task does so, one process at a time.
 
 A node that has been silent for too long is suspected by the tasks that waited for it.
 The next one of their processes that holds the lock asks it once more, ends it if it
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import IO
 
-    from sparkcache.config import NodeConfig
+    from sparkcache.config import CacheConfig, NodeConfig
     from sparkcache.fetch.scan import Scan
     from sparkcache.node.address import Address
 
@@ -82,8 +82,30 @@ def connect(address: Address, config: NodeConfig, scan: Scan) -> socket.socket:
             sock = _reach(address, silence_s) or _reach_suspected(address, silence_s)
             if sock is not None:
                 return sock
-            _start(address, config, lock, deadline_s)
+            _start(address, config, executor_pid(), lock, deadline_s)
             return address.connect(silence_s)
+    except OSError as error:
+        raise CacheUnavailable(f"could not start the node: {error}") from error
+
+
+def ensure_started(address: Address, config: CacheConfig, pid: int) -> None:
+    """Start a node unless one listens. Raises CacheUnavailable.
+
+    Args:
+        address: The address of the node.
+        config: The settings with which a node is started.
+        pid: The executor's JVM.
+
+    """
+    try:
+        address.prepare()
+        deadline_s = time.monotonic() + config.startup_timeout_s
+        with _starter_lock(address, deadline_s) as lock:
+            sock = _reach(address, _PROBE_S)
+            if sock is None:
+                _start(address, config.node, pid, lock, deadline_s)
+            else:
+                sock.close()
     except OSError as error:
         raise CacheUnavailable(f"could not start the node: {error}") from error
 
@@ -176,16 +198,16 @@ def _starter_lock(address: Address, deadline_s: float) -> Iterator[IO[str]]:
 
 
 def _start(
-    address: Address, config: NodeConfig, lock: IO[str], deadline_s: float
+    address: Address, config: NodeConfig, pid: int, lock: IO[str], deadline_s: float
 ) -> None:
-    """Start a node; return when it listens.
+    """Start a node for the executor whose JVM is `pid`; return when it listens.
 
     The node inherits the lock as its standard input until then. So the lock stays held,
     and no second node is started, if this process is killed meanwhile.
     """
     # -P: the working directory is no source of modules for the node.
     command = [sys.executable, "-P", "-m", "sparkcache.node", str(address.executor_dir)]
-    command += [str(executor_pid()), msgspec.json.encode(config).decode()]
+    command += [str(pid), msgspec.json.encode(config).decode()]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     with address.log.open("ab") as log:
         log_offset = log.tell()
@@ -211,4 +233,4 @@ def _start(
         kind = NodeRefusedError if status == REFUSED_STATUS else CacheUnavailable
         raise kind(f"the node did not start (status {status}): {reason}")
     _log.info("node started, in %s", address.directory)
-    warn_if_too_large(config, usable_cores(executor_pid()))
+    warn_if_too_large(config, usable_cores(pid))

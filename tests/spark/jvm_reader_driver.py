@@ -648,7 +648,7 @@ def main(directory: str) -> None:
         jvm_reader=True,
     ).getOrCreate()
     world = World(spark, Path(directory))
-    world.load().count()  # the first task starts the node, in Python
+    world.load().count()  # where there is no node yet, this task starts it, in Python
     wanted = sys.argv[2:] or list(CHECKS)
     for name in wanted:
         wrong = None

@@ -45,3 +45,31 @@ def test_in_an_application_with_the_reader(
 ) -> None:
     wrong = found[check]
     assert wrong is None, wrong
+
+
+@SPARK_4_1
+@pytest.mark.usefixtures("jdk")
+def test_where_the_jvm_may_not_open_the_memory_of_the_node(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.spark.shielded_node_driver", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+        cwd=ROOT,
+        env=os.environ
+        | {
+            "PYSPARK_PYTHON": sys.executable,
+            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        },
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    for read in found:
+        assert read["is_same"]
+        assert read["in_python"] == read["rows"] > 0
+        assert read["in_jvm"] == 0
+    assert found[1]["hits"] == found[2]["hits"] > 0
+    warnings = [line for line in done.stderr.splitlines() if "TopicReader" in line]
+    assert len(warnings) == 1
+    assert "may not open the memory of the node, /proc/" in warnings[0]

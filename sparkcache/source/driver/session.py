@@ -31,6 +31,7 @@ _STATIC_CONFS = {
     # TCP on loopback delays each task by about 40 ms.
     "spark.python.unix.domain.socket.enabled": "true",
 }
+_PYTHON = "spark.pyspark.python"
 _COLUMNS_TO_UDFS = "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled"
 
 
@@ -59,7 +60,7 @@ def configure(
             "configure(SparkSession.builder).getOrCreate(), not a "
             f"{type(builder).__name__}"
         )
-    _name_python(builder)
+    builder = _name_python(builder)
     for key, value in _STATIC_CONFS.items():
         builder = builder.config(key, value)
     if jvm_reader:
@@ -93,15 +94,21 @@ def _add(builder: SparkSession.Builder, key: str, value: str) -> SparkSession.Bu
     return builder.config(key, ",".join([*values, value]))
 
 
-def _name_python(builder: SparkSession.Builder) -> None:
+def _name_python(builder: SparkSession.Builder) -> SparkSession.Builder:
     """Have Spark run this Python in tasks if its master is local.
 
     By default Spark runs the `python3` of the path. If that is another Python, it lacks
     this package, and Spark reports that it cannot find the data source.
+
+    PySpark takes the Python of tasks from this process; the plugin, from the conf.
     """
     master = conf_value(builder, "spark.master") or "local[*]"  # spark-submit's default
     if master.startswith("local"):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    named = os.environ.get("PYSPARK_PYTHON")
+    if named and not conf_value(builder, _PYTHON):
+        builder = builder.config(_PYTHON, named)
+    return builder
 
 
 def install(spark: SparkSession, config: CacheConfig | None = None) -> None:

@@ -42,6 +42,18 @@ def test_which_python_spark_starts(
     builder = SparkSession.Builder()
     sparkcache.configure(builder if master is None else builder.master(master))
     assert os.environ.get("PYSPARK_PYTHON") == expected
+    assert builder._options.get("spark.pyspark.python") == expected
+
+
+def test_a_python_named_in_the_conf_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    monkeypatch.setattr(SparkContext, "_gateway", None)
+    monkeypatch.setenv("PYSPARK_PYTHON", "/one")
+    key = "spark.pyspark.python"
+    builder = sparkcache.configure(SparkSession.Builder().config(key, "/other"))
+    assert builder._options[key] == "/other"
 
 
 def test_configuring_what_is_no_builder() -> None:

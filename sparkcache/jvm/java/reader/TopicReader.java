@@ -3,6 +3,7 @@ package sparkcache;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
+import java.nio.file.AccessDeniedException;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.concurrent.atomic.AtomicBoolean;
@@ -21,11 +22,13 @@ import org.slf4j.LoggerFactory;
 /**
  * Reads the runs of a partition from the node. Python reads what only it can: the whole partition,
  * or its rest from the first run on that the node does not serve, that has losses, or that has
- * columns for its connector.
+ * columns for its connector. It reads all partitions once the kernel has denied the node's memory:
+ * Python gets descriptors, the JVM has to open them by their path.
  */
 final class TopicReader implements PartitionReader<ColumnarBatch> {
   private static final Logger LOG = LoggerFactory.getLogger(TopicReader.class);
   private static final AtomicBoolean HAS_WARNED = new AtomicBoolean();
+  private static final AtomicBoolean IS_DENIED = new AtomicBoolean();
   private static final String LOSSES = "sparkcache.losses";
 
   private final TopicTable.TopicPartition partition;
@@ -58,7 +61,7 @@ final class TopicReader implements PartitionReader<ColumnarBatch> {
     this.wanted = wanted;
     this.python = python;
     bounds = ByteBuffer.wrap(partition.bounds()).order(ByteOrder.LITTLE_ENDIAN);
-    if (partition.planned().length == 0) {
+    if (partition.planned().length == 0 || IS_DENIED.get()) {
       readInPython();
       return;
     }
@@ -81,6 +84,17 @@ final class TopicReader implements PartitionReader<ColumnarBatch> {
       ColumnarBatch found;
       try {
         found = nextOfNode();
+      } catch (AccessDeniedException error) {
+        if (IS_DENIED.compareAndSet(false, true)) {
+          LOG.warn(
+              "SparkCache: from now on Python reads all scans of this executor, more slowly: its"
+                  + " JVM may not open the memory of the node, {}. They have to run as the same"
+                  + " user, and no capability of its file, security module or sandbox may shield"
+                  + " the node's Python from the JVM. jvm_reader=False avoids this warning.",
+              error.getFile());
+        }
+        readInPython();
+        return next();
       } catch (IOException error) {
         if (HAS_WARNED.compareAndSet(false, true)) {
           LOG.warn("SparkCache: Python reads the rest of a partition: {}", error.toString());

@@ -42,6 +42,15 @@ final class Reports {
     return !name.matches(".*\\.(mean|p50|p99|ratio)");
   }
 
+  /** Returns the name of the node that has made a report. */
+  static String nodeOf(String json) {
+    try {
+      return JSON.readTree(json).path("node").asText();
+    } catch (JsonProcessingException error) {
+      return "";
+    }
+  }
+
   synchronized JsonNode put(String executor, String json, long timeMs)
       throws JsonProcessingException {
     JsonNode status = JSON.readTree(json);

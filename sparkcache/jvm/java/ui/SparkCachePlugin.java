@@ -11,6 +11,7 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
+import org.apache.spark.SparkConf;
 import org.apache.spark.SparkContext;
 import org.apache.spark.SparkEnv;
 import org.apache.spark.api.plugin.DriverPlugin;
@@ -24,14 +25,15 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Sends the status of all nodes to the driver: to its UI, to Spark's metrics system, and to the
- * event log.
+ * Starts and ends the node of each executor. Sends the status of all nodes to the driver: to its
+ * UI, to Spark's metrics system, and to the event log.
  *
  * <p>Every error here is logged once and ignored: if a plugin fails to start, Spark ends the
  * executor and starts it again, for ever.
  */
 public final class SparkCachePlugin implements SparkPlugin {
   private static final Logger LOG = LoggerFactory.getLogger(SparkCachePlugin.class);
+  private static final String PYTHON = "python";
 
   @Override
   public DriverPlugin driverPlugin() {
@@ -62,7 +64,7 @@ public final class SparkCachePlugin implements SparkPlugin {
       } catch (Throwable error) {
         LOG.warn("SparkCache is not shown in the UI: {}", error.toString());
       }
-      return Map.of();
+      return Map.of(PYTHON, System.getenv().getOrDefault("PYSPARK_PYTHON", "python3"));
     }
 
     @Override
@@ -168,14 +170,11 @@ public final class SparkCachePlugin implements SparkPlugin {
     public void init(PluginContext pluginContext, Map<String, String> extraConf) {
       try {
         context = pluginContext;
-        clock =
-            Executors.newSingleThreadScheduledExecutor(
-                run -> {
-                  Thread thread = new Thread(run, "sparkcache-report");
-                  thread.setDaemon(true);
-                  return thread;
-                });
+        clock = Executors.newSingleThreadScheduledExecutor(run -> daemon("report", run));
         clock.scheduleWithFixedDelay(this::report, PERIOD_MS, PERIOD_MS, TimeUnit.MILLISECONDS);
+        String python = extraConf.get(PYTHON);
+        SparkConf conf = context.conf();
+        daemon("start", () -> NodeProcess.start(directory(), conf, python)).start();
       } catch (Throwable error) {
         LOG.warn("SparkCache does not report: {}", error.toString());
       }
@@ -195,21 +194,38 @@ public final class SparkCachePlugin implements SparkPlugin {
     @Override
     public void shutdown() {
       try {
-        clock.execute(this::report);
+        clock.execute(this::reportAndEnd);
         clock.shutdown();
-        clock.awaitTermination(PERIOD_MS, TimeUnit.MILLISECONDS);
+        clock.awaitTermination(2 * PERIOD_MS, TimeUnit.MILLISECONDS);
         clock.shutdownNow();
       } catch (Throwable error) {
         LOG.debug("SparkCache: the last report was not made", error);
       }
     }
 
+    private static Thread daemon(String name, Runnable run) {
+      Thread thread = new Thread(run, "sparkcache-" + name);
+      thread.setDaemon(true);
+      return thread;
+    }
+
+    private static Path directory() {
+      return SparkEnv.get().blockManager().diskBlockManager().localDirs()[0].toPath();
+    }
+
+    /** Makes the last report, and ends the node that made it. */
+    private void reportAndEnd() {
+      last = "";
+      report();
+      if (context != null && !last.isEmpty()) {
+        NodeProcess.end(Reports.nodeOf(last), PERIOD_MS);
+      }
+    }
+
     private void report() {
       isDue.set(false);
       try {
-        Path directory =
-            SparkEnv.get().blockManager().diskBlockManager().localDirs()[0].toPath();
-        Path socket = directory.resolve("sparkcache").resolve("socket");
+        Path socket = directory().resolve("sparkcache").resolve("socket");
         if (!Files.exists(socket)) {
           return; // this executor has no node yet
         }
