@@ -456,6 +456,13 @@ class Connector(ABC):
         """Return the columns whose filters `Catalog.snapshot_for` pays attention to."""
         return frozenset()
 
+    def row_count(self, ledger: Ledger, first: int, last: int) -> int | None:
+        """Return how many rows the entries `first` to `last` of a ledger have.
+
+        None if only reading them tells. A count of all rows is then not read at all.
+        """
+        return None
+
     def bounded_columns(self, decoding: str) -> Sequence[str]:
         """Return the columns of whose values the node keeps the bounds of each run.
 

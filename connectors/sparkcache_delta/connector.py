@@ -99,6 +99,12 @@ class DeltaConnector(TableConnector):
         schema = self.schema(decoding)
         return frozenset(field.name for field in schema if is_comparable(field))
 
+    def row_count(self, ledger: Ledger, first: int, last: int) -> int:
+        """Return the number of rows of the file that are not deleted."""
+        rows = last - first + 1
+        deleted = FileSchema.parse(ledger.decoding).deleted_rows(first, rows)
+        return rows if deleted is None else rows - int(deleted.sum())
+
     def bounded_columns(self, decoding: str) -> Sequence[str]:
         """Return the first columns of flat types."""
         schema = self.schema(decoding)

@@ -62,6 +62,10 @@ class RocketMQConnector(Connector):
         """Return the column of the store time, by which RocketMQ looks up times too."""
         return columns.STORE_TIME
 
+    def row_count(self, ledger: Ledger, first: int, last: int) -> int:
+        """Return the number of offsets, each of which is a message."""
+        return last - first + 1
+
     def bounded_columns(self, decoding: str) -> Sequence[str]:
         """Return the columns of position, store time, tags and keys."""
         return [*super().bounded_columns(decoding), columns.TAGS, "__keys"]

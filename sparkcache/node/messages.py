@@ -21,6 +21,7 @@ does a descriptor that is not announced, or with a message that carries none.
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import ClassVar, TypeAlias
 
 import msgspec
@@ -185,6 +186,14 @@ class Served(Message, frozen=True):
     size_bytes: int
 
 
+class Outcome(IntEnum):
+    """Whether a run was held, was being loaded, or had to be loaded."""
+
+    HIT = 0
+    WAIT = 1
+    MISS = 2
+
+
 class RunAt(msgspec.Struct, frozen=True, array_like=True):
     """A run at /proc/PID/fd/`fd`, by slice and by index in the runs of the slice.
 
@@ -201,10 +210,14 @@ class RunAt(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ServedAt(Message, frozen=True):
-    """The requested run, and held runs right after it, for a reader in the JVM."""
+    """The requested run, and held runs right after it, for a reader in the JVM.
+
+    `outcome` is how the requested run was found; those after it are hits.
+    """
 
     pid: int
     runs: tuple[RunAt, ...]
+    outcome: Outcome = Outcome.HIT
 
 
 class StreamedAt(Message, frozen=True):

@@ -22,6 +22,7 @@ from sparkcache.filters import Filter
 from sparkcache.model import Ledger, ReadToken
 from sparkcache.node.messages import (
     Open,
+    Outcome,
     PackedSlice,
     Refused,
     RunAt,
@@ -195,13 +196,14 @@ class PathPeer:
         self,
         runs: Mapping[tuple[int, int], CachedRun[int]],
         unmapped: Mapping[tuple[int, int], RunAt] = MappingProxyType({}),
+        outcome: Outcome = Outcome.HIT,
     ) -> None:
         """Send where runs are, by index; those not in `unmapped` are pinned."""
         found = (
             unmapped.get(index) or RunAt(*index, run.size_bytes, run.value)
             for index, run in runs.items()
         )
-        self._peer.send(ServedAt(os.getpid(), tuple(found)))
+        self._peer.send(ServedAt(os.getpid(), tuple(found), outcome))
 
     def take_back(self) -> None:
         """Close the pipes that were lent: the peer has opened those it wanted."""

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Protocol
 
+from sparkcache.node.messages import Outcome
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -93,6 +95,7 @@ class ReaderSession:
         held_ahead: What is known of its next runs.
         filters: The filters of its query.
         rows_only: Whether it wants to know no more than how many rows there are.
+        outcome: How the run was found that it asked for last.
         unmapped: What is reported of runs that it need not map, by index.
 
     """
@@ -108,6 +111,7 @@ class ReaderSession:
     filters: tuple[Filter, ...] = ()
     rows_only: bool = False
     unmapped: dict[tuple[int, int], RunAt] = field(default_factory=dict)
+    outcome: Outcome = Outcome.HIT
     _next: int = 0
     _first_ordinals: tuple[int, ...] = (0,)
     _slice_of: dict[tuple[Ledger, Extent], int] = field(default_factory=dict)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from sparkcache.node.messages import RunAt
+from sparkcache.node.messages import Outcome, RunAt
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,6 +67,7 @@ class RequestHandler:
         self._settle(session, message)
         now_s = self._now()
         run = self._take(session, run_index, now_s)
+        session.outcome = self._outcome(session, run)
         if run is not None:
             runs = {run_index: run} | self._following(session, run, now_s)
             self._serve(session, runs)
@@ -143,6 +144,12 @@ class RequestHandler:
             count.misses += 1
         return run
 
+    def _outcome(self, session: ReaderSession, run: CachedRun[int] | None) -> Outcome:
+        if run is not None:
+            return Outcome.HIT
+        is_loaded = session.key(session.cursor) in self._loads
+        return Outcome.WAIT if is_loaded else Outcome.MISS
+
     def _following(
         self, session: ReaderSession, run: CachedRun[int], now_s: float
     ) -> dict[tuple[int, int], CachedRun[int]]:
@@ -186,6 +193,6 @@ class RequestHandler:
         self, session: ReaderSession, runs: dict[tuple[int, int], CachedRun[int]]
     ) -> None:
         session.waiting = False
-        self._store.send_runs(runs, session.peer, session.unmapped)
+        self._store.send_runs(runs, session)
         session.unmapped.clear()
         self._ahead.advance(session)

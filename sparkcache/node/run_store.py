@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from sparkcache.cache import CachedRun, Engine, Settings, Ttl
     from sparkcache.demand import ExtentOffset, PartitionRead, Plan, ReaderIdentity
     from sparkcache.model import Position, RunKey, Slot
-    from sparkcache.node.messages import RunAt
-    from sparkcache.node.reader_session import Peer
+    from sparkcache.node.reader_session import Peer, ReaderSession
 
 # Limits of one pass of expiry, 1 to 5 ms of work: a descriptor costs 6 us to close,
 # and its memory 0.2 ms per MiB.
@@ -210,17 +209,14 @@ class RunStore:
     def send_runs(
         self,
         runs: Mapping[tuple[int, int], CachedRun[int]],
-        reader: Peer,
-        unmapped: Mapping[tuple[int, int], RunAt],
+        session: ReaderSession,
     ) -> None:
-        """Send a reader runs, by index; several only if all `can_follow`.
-
-        Of the runs in `unmapped`, a reader in the JVM is sent what is there instead.
-        """
+        """Send a session runs, by index; several only if all `can_follow`."""
+        reader = session.peer
         first = next(iter(runs.values()))
         segment = first.slot.segment
         if segment is None and isinstance(reader, PathPeer):
-            reader.send_runs(runs, unmapped)
+            reader.send_runs(runs, session.unmapped, session.outcome)
         elif segment is None:
             reader.send(Served(first.size_bytes), first.value)
         else:

@@ -366,6 +366,68 @@ def check_rest_of_a_partition_after_runs_left_out(world: World) -> None:
     assert load().count() == rows(load(enabled="false")).total()
 
 
+def check_a_count_is_not_read(world: World) -> None:
+    store = Store(world.directory / "counted")
+    store.write(QUEUE_MESSAGES)
+    every = len(QUEUES) * QUEUE_MESSAGES
+    path = world.directory / "counted_vectors"
+    left = VectorTable(path).append([], [1, 2], [], [9])
+    before = world.counted()
+    assert store.load(world.spark).count() == every
+    limits = {"topic": "broker-a/TopicA/0", "startingOffsets": "60"}
+    ten_less = QUEUE_MESSAGES - 10
+    assert store.load(world.spark, **limits).count() == ten_less
+    counts = world.delta(path).agg(sf.count("*"), sf.count(sf.lit(1))).collect()
+    assert [tuple(row) for row in counts] == [(len(left), len(left))]
+    assert world.counted().misses == before.misses
+    counted = world.delta(path).groupBy().count()
+    assert "LocalTableScan" in plan_of(counted), plan_of(counted)
+    frame = world.delta(path)
+    for condition in ("id = 1", "id > 0"):
+        assert frame.where(condition).count() == rows(frame.where(condition)).total()
+    assert frame.groupBy("id").count().count() == len(set(left))
+    assert frame.agg(sf.count("*"), sf.max("id")).first() == (len(left), max(left))
+    with sparkcache.plan(frame):
+        assert ", 1 planned consumer, " in plan_of(frame)
+        assert "LocalTableScan" not in plan_of(frame.groupBy().count())
+        assert frame.count() == len(left)
+    assert world.counted().misses > before.misses
+
+
+def check_a_limit_begins_few_tasks(world: World) -> None:
+    path = world.directory / "limited"
+    for first in range(5):
+        write_deltalake(path, filtered_rows(1000 * first), mode="append")
+    frame = world.delta(path, minPartitions="5")
+    assert frame.rdd.getNumPartitions() == 5
+    for limit, tasks in ((1, 1), (1000, 1), (1001, 2), (9999, 5)):
+        limited = frame.limit(limit)
+        local = limited.groupBy("small").count()
+        assert sum(row["count"] for row in local.collect()) == min(limit, 5000)
+        of_scan = scan_tasks(limited)
+        assert of_scan == tasks, (limit, of_scan)
+    assert frame.where("n > 10").limit(3).count() == 3
+
+
+def scan_tasks(frame: DataFrame) -> int:
+    """Return how many partitions the one scan of a frame has."""
+    plan = frame._jdf.queryExecution().executedPlan()
+    return int(plan.collectLeaves().head().inputRDD().getNumPartitions())
+
+
+def check_metrics_of_a_scan(world: World) -> None:
+    fresh = write(world.directory / "metered")
+    first = fresh.load(world.spark, minPartitions="2")
+    rows(first)
+    again = fresh.load(world.spark, minPartitions="2")
+    rows(again)
+    for frame in (first, again):
+        found = [metric(frame, name) for name in ("Hits", "Waits", "Misses")]
+        assert sum(found) == metric(frame, "Runs"), found
+    assert metric(first, "Misses") > 0
+    assert metric(again, "Misses") == metric(again, "Waits") == 0
+
+
 def check_filters_on_a_table(world: World) -> None:
     path = world.directory / "filtered"
     for first in range(5):

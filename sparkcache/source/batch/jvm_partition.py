@@ -21,7 +21,12 @@ from sparkcache import connector as connectors
 from sparkcache.filters import Filter
 from sparkcache.node import opening
 from sparkcache.node.messages import PROTOCOL_VERSION
-from sparkcache.source.batch.partitions import PositionFilter, reads_all_of, run_slice
+from sparkcache.source.batch.partitions import (
+    PositionFilter,
+    entries_of,
+    reads_all_of,
+    run_slice,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,6 +46,8 @@ FILTERS = "sparkcache.filters"
 """Metadata that the JVM adds to the first column: the filters of the query, as JSON."""
 
 _BOUNDS = struct.Struct("<ii")
+_MOST_TOPICS = 100
+_SHOWN = ("startingTime", "endingTime", "versionAsOf", "tags", "where")
 
 
 class JvmPartition(InputPartition):
@@ -52,27 +59,41 @@ class JvmPartition(InputPartition):
         bounds: The first run and the run after the last, of each slice, as int32.
         scan: What the JVM must know of the whole scan, as JSON; empty except in the
             first partition.
+        rows: How many rows there are; -1 if only reading tells.
 
     """
 
     def __init__(
-        self, partition: ScanPartition, planned: bytes, bounds: bytes, scan: bytes
+        self,
+        partition: ScanPartition,
+        planned: bytes,
+        bounds: bytes,
+        scan: bytes,
+        rows: int,
     ) -> None:
         super().__init__(None)
         self.partition = partition
         self.planned = planned
         self.bounds = bounds
         self.scan = scan
+        self.rows = rows
 
     def __reduce__(self) -> tuple[object, ...]:
         pickled = pickle.dumps(self.partition, pickle.HIGHEST_PROTOCOL)
-        return open_in_python, (self.planned, self.bounds, self.scan, pickled)
+        return open_in_python, (
+            self.planned,
+            self.bounds,
+            self.scan,
+            self.rows,
+            pickled,
+        )
 
 
 def open_in_python(
     planned: bytes,  # noqa: ARG001 - for the JVM
     bounds: bytes,  # noqa: ARG001
     scan: bytes,  # noqa: ARG001
+    rows: int,  # noqa: ARG001
     pickled: bytes,
 ) -> ScanPartition:
     """Return the partition for Python."""
@@ -95,11 +116,11 @@ def for_jvm(
     """Return partitions as the JVM opens them."""
     reason = _reason(scan, config)
     connector = connectors.find(scan.connector)
-    topics = dict.fromkeys(partition.consumer.topic for partition in partitions)
+    topics = list(dict.fromkeys(part.consumer.topic for part in partitions))
     slices_of = [_slices(part.pieces, part, config) for part in partitions]
     about = {
-        "name": str(scan.selection),
-        "topics": len(topics),
+        "name": _name(scan, partitions),
+        "topics": topics[:_MOST_TOPICS],
         "reason": reason,
         "bytes": sum(map(_stored_bytes, chain(*slices_of))),
         "columns": len(connector.schema(scan.decoding)),
@@ -115,8 +136,37 @@ def for_jvm(
             planned = _planned(scan, config, installed, partition, slices)
             bounds = b"".join(_BOUNDS.pack(one.start, one.stop) for one in slices)
         header = b"" if made else msgspec.json.encode(about)
-        made.append(JvmPartition(partition, planned, bounds, header))
+        rows = -1 if reason or partition.report else _rows(slices, partition)
+        made.append(JvmPartition(partition, planned, bounds, header, rows))
     return made
+
+
+def _name(scan: ScanOptions, partitions: Sequence[ScanPartition]) -> str:
+    """Return the topics and the range of a scan, for Spark's plans."""
+    consumers = dict.fromkeys(partition.consumer for partition in partitions)
+    starts = {str(each.start) for each in consumers if each.start is not None}
+    ends = {str(each.end) for each in consumers if each.end is not None}
+    limits = [("from", starts), ("to", ends)]
+    shown = [
+        f"{word} {next(iter(found)) if len(found) == 1 else 'several positions'}"
+        for word, found in limits
+        if found
+    ]
+    shown += [f"{name}={scan.raw[name]}" for name in _SHOWN if name in scan.raw]
+    return ", ".join([str(scan.selection), *shown])
+
+
+def _rows(slices: Sequence[RunSlice], partition: ScanPartition) -> int:
+    """Return how many rows a partition has; -1 if only reading tells."""
+    total = 0
+    for part in slices:
+        connector = connectors.find(part.ledger.connector)
+        entries = entries_of(part, partition.consumer)
+        rows = connector.row_count(part.ledger, *entries)
+        if rows is None:
+            return -1
+        total += rows
+    return total
 
 
 def _reason(scan: ScanOptions, config: CacheConfig) -> str:

@@ -156,8 +156,15 @@ def run_slice(
 def reads_all_of(part: RunSlice, consumer: Consumer) -> bool:
     """Return whether a consumer reads each entry of the runs of a slice."""
     first, last = part.runs[part.start].first, part.runs[part.stop - 1].last
-    return _first(part.ledger, part.extent, consumer) <= first and last <= _last(
-        part.ledger, part.extent, consumer
+    return entries_of(part, consumer) == (first, last)
+
+
+def entries_of(part: RunSlice, consumer: Consumer) -> tuple[int, int]:
+    """Return the first and the last entry of a slice that a consumer reads."""
+    first, last = part.runs[part.start].first, part.runs[part.stop - 1].last
+    return (
+        max(first, _first(part.ledger, part.extent, consumer)),
+        min(last, _last(part.ledger, part.extent, consumer)),
     )
 
 

@@ -165,6 +165,16 @@ class Scan:
                 and raw.run.first <= loss.first <= loss.last <= raw.run.last,
                 f"losses are in their run, {raw.run}: {loss}",
             )
+        rows = self.connector.row_count(ledger, raw.run.first, raw.run.last)
+        require(
+            bool(run.losses)
+            or rows in (None, sum(batch.num_rows for batch in run.batches)),
+            f"row_count() is the number of rows, or None: {rows}",
+        )
+        require(
+            set(self.connector.bounded_columns(self.decoding)) <= {*self.schema.names},
+            "bounded_columns() are columns of the schema",
+        )
         cached = through_memory(run, self.schema)
         require(are_equal(cached, run), "a run comes out of the cache as it went in")
         return cached

@@ -9,7 +9,15 @@ import pytest
 
 from sparkcache.config import CacheConfig
 from sparkcache.filters import Filter
-from sparkcache.node.messages import Clear, Finish, RunAt, Served, ServedAt, Take
+from sparkcache.node.messages import (
+    Clear,
+    Finish,
+    Outcome,
+    RunAt,
+    Served,
+    ServedAt,
+    Take,
+)
 from sparkcache.node.opening import PathPeer
 from tests.unit.node.node_world import CONFIG, SIZE, FakePeer, Reader, World, run_slice
 
@@ -55,6 +63,25 @@ def test_held_runs_are_sent_together() -> None:
     world.service.check()
     reader.leave()
     assert world.service.metrics().pinned_runs == 0
+
+
+def test_a_reader_knows_how_runs_were_found() -> None:
+    world = held(2)
+    reader, peer = in_the_jvm(world, 0, 4)
+    other, others_peer = in_the_jvm(world, 0, 4)
+    outcomes: list[tuple[Outcome, ...]] = []
+    for number in (0, 2, 3):
+        reader.send_node(Take(0, number))
+        other.send_node(Take(0, number))
+        world.settle()
+        found = [of.sent.pop(0)[0] for of in (peer, others_peer)]
+        outcomes.append(
+            tuple(each.outcome for each in found if isinstance(each, ServedAt))
+        )
+    loaded = (Outcome.MISS, Outcome.WAIT)
+    assert outcomes == [(Outcome.HIT, Outcome.HIT), loaded, loaded]
+    reader.leave()
+    other.leave()
 
 
 def test_a_run_that_is_not_held_ends_them() -> None:

@@ -19,6 +19,7 @@ from sparkcache.node.opening import opened
 from sparkcache.source.batch.jvm_partition import FILTERS, OPTION, JvmPartition
 from sparkcache.source.batch.scan_partition import ScanPartition
 from sparkcache.source.datasource import SparkCacheSource
+from tests.unit.delta.vector_table import VectorTable
 from tests.unit.source.stream_world import TOPIC
 
 if TYPE_CHECKING:
@@ -147,6 +148,34 @@ def test_filters_on_positions_leave_out_runs(world: World) -> None:
     none = planned(world.directory, Filter("__ledgerId", "=", (4,)), **PULSAR)
     assert runs_of(none) == []
     assert about(none)["bytes"] == 0
+
+
+def test_rows_that_planning_knows(world: World, tmp_path: Path) -> None:
+    of_topic = planned(world.directory, **PULSAR)
+    assert {partition.rows for partition in of_topic} == {-1}
+    path = tmp_path / "t"
+    for first in (0, 10):
+        table = pa.table({"n": range(first, first + 10)})
+        write_deltalake(path, table, mode="append")
+    options = {"connector": "delta", "minPartitions": "2"}
+    assert [partition.rows for partition in planned(path, **options)] == [10, 10]
+    (chosen,) = planned(path, Filter("n", "<", (3,)), **options)
+    assert chosen.rows == 10
+    where = planned(path, where="n < 3", **options)
+    assert {partition.rows for partition in where} == {-1}
+    left = VectorTable(tmp_path / "vectors").append([], [1, 2], [], [9])
+    found = planned(tmp_path / "vectors", connector="delta")
+    assert sum(partition.rows for partition in found) == len(left)
+
+
+def test_the_name_says_the_range(world: World) -> None:
+    def name(**options: str) -> str:
+        return str(about(planned(world.directory, **PULSAR, **options))["name"])
+
+    assert name() == f"topic='{TOPIC}'"
+    limits = {"startingOffsets": "3:1", "endingOffsets": "5:19"}
+    assert name(**limits) == f"topic='{TOPIC}', from 3:1, to 5:19"
+    assert name(startingTime="5").endswith(", startingTime=5")
 
 
 def test_filters_on_columns_leave_out_files(tmp_path: Path) -> None:

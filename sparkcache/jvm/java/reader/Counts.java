@@ -6,6 +6,10 @@ import org.apache.spark.sql.connector.metric.CustomTaskMetric;
 
 /** What a task counts, for the scan's node in the SQL tab. */
 final class Counts {
+  static final int HIT = 0;
+  static final int MISS = 2; // and a wait is 1, as in sparkcache/node/messages.py
+
+  final long[] outcomes = new long[3];
   long runs;
   long leftOut;
   long bytes;
@@ -13,12 +17,20 @@ final class Counts {
   long pythonRows;
 
   static CustomMetric[] metrics() {
-    return new CustomMetric[] {new Runs(), new LeftOut(), new Bytes(), new Waited(), new PythonRowsRead()};
+    return new CustomMetric[] {new Runs(),
+      new Hits(),
+      new Waits(),
+      new Misses(),
+      new LeftOut(),
+      new Bytes(), new Waited(), new PythonRowsRead()};
   }
 
   CustomTaskMetric[] values() {
     return new CustomTaskMetric[] {
       new Value("sparkcacheRuns", runs),
+      new Value("sparkcacheHits", outcomes[0]),
+      new Value("sparkcacheWaits", outcomes[1]),
+      new Value("sparkcacheMisses", outcomes[2]),
       new Value("sparkcacheRunsLeftOut", leftOut),
       new Value("sparkcacheBytes", bytes),
       new Value("sparkcacheWaitedMs", waitedNs / 1_000_000),
@@ -52,6 +64,24 @@ final class Counts {
   public static final class Runs extends Sum {
     public Runs() {
       super("sparkcacheRuns", "runs read from the node");
+    }
+  }
+
+  public static final class Hits extends Sum {
+    public Hits() {
+      super("sparkcacheHits", "runs that the node held");
+    }
+  }
+
+  public static final class Waits extends Sum {
+    public Waits() {
+      super("sparkcacheWaits", "runs that were being loaded for another reader, or ahead");
+    }
+  }
+
+  public static final class Misses extends Sum {
+    public Misses() {
+      super("sparkcacheMisses", "runs that were loaded for this scan");
     }
   }
 

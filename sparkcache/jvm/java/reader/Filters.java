@@ -79,6 +79,16 @@ final class Filters {
     return new Filters(left, filtersLeft);
   }
 
+  /** Returns the filters in words. */
+  @Override
+  public String toString() {
+    StringBuilder words = new StringBuilder();
+    for (Predicate predicate : predicates) {
+      words.append(words.isEmpty() ? ", where " : " and ").append(predicate);
+    }
+    return words.toString();
+  }
+
   Predicate[] predicates() {
     return predicates.toArray(new Predicate[0]);
   }

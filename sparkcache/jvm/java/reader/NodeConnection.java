@@ -36,7 +36,13 @@ final class NodeConnection {
    * need not be read: it has so many rows, and matches the query's filters or not.
    */
   record Run(
-      boolean isMapped, long sizeBytes, String path, Object[] index, int rows, boolean matches) {
+      boolean isMapped,
+      long sizeBytes,
+      String path,
+      Object[] index,
+      int rows,
+      boolean matches,
+      int outcome) {
     private boolean is(int slice, int run) {
       return ((Long) index[0]) == slice && ((Long) index[1]) == run;
     }
@@ -88,16 +94,19 @@ final class NodeConnection {
         reply = receive();
       }
       Object[] asked = {(long) slice, (long) index};
-      if (reply[0].equals("ServedAt") && reply.length == 3) {
+      if (reply[0].equals("ServedAt") && reply.length == 4) {
+        int outcome = ((Long) reply[3]).intValue();
         for (Object found : (Object[]) reply[2]) {
           Object[] run = (Object[]) found;
           long rows = (Long) run[4];
           boolean isOpen = (Long) run[3] >= 0;
           String path = isOpen ? path(reply[1], run[3]) : null;
-          served.add(new Run(isOpen, (Long) run[2], path, run, (int) rows, (Boolean) run[5]));
+          boolean matches = (Boolean) run[5];
+          served.add(new Run(isOpen, (Long) run[2], path, run, (int) rows, matches, outcome));
+          outcome = Counts.HIT;
         }
       } else if (reply[0].equals("StreamedAt") && reply.length == 3) {
-        served.add(new Run(false, 0, path(reply[1], reply[2]), asked, 0, true));
+        served.add(new Run(false, 0, path(reply[1], reply[2]), asked, 0, true, Counts.MISS));
       } else {
         String reason = reply.length > 1 ? ": " + reply[reply.length - 1] : "";
         throw new IOException("the node answers " + reply[0] + reason);

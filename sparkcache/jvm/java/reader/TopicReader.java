@@ -139,6 +139,7 @@ final class TopicReader implements PartitionReader<ColumnarBatch> {
       long begunNs = System.nanoTime();
       NodeConnection.Run served = node.take(slice, index);
       counts.waitedNs += System.nanoTime() - begunNs;
+      counts.outcomes[served.outcome()]++;
       if (served.path() == null) {
         index++;
         counts.runs++;

@@ -5,6 +5,7 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.MissingNode;
 import java.io.IOException;
 import java.io.Serializable;
+import java.util.Arrays;
 import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.Map;
@@ -16,6 +17,9 @@ import org.apache.spark.sql.connector.catalog.SupportsRead;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableCapability;
 import org.apache.spark.sql.connector.expressions.Transform;
+import org.apache.spark.sql.connector.expressions.aggregate.AggregateFunc;
+import org.apache.spark.sql.connector.expressions.aggregate.Aggregation;
+import org.apache.spark.sql.connector.expressions.aggregate.CountStar;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.metric.CustomMetric;
 import org.apache.spark.sql.connector.read.Batch;
@@ -25,6 +29,8 @@ import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.read.Statistics;
+import org.apache.spark.sql.connector.read.SupportsPushDownAggregates;
+import org.apache.spark.sql.connector.read.SupportsPushDownLimit;
 import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
 import org.apache.spark.sql.connector.read.SupportsPushDownV2Filters;
 import org.apache.spark.sql.connector.read.SupportsReportStatistics;
@@ -99,6 +105,10 @@ final class TopicTable implements Table, SupportsRead {
     return plan;
   }
 
+  private synchronized Set<String> filtered() {
+    return filtered;
+  }
+
   /** Plans with a planner of its own, since each keeps what it plans first. */
   private Batch batch(CaseInsensitiveStringMap options, String filters) {
     StructType schema = schema();
@@ -118,10 +128,16 @@ final class TopicTable implements Table, SupportsRead {
   }
 
   private static final class Builder
-      implements ScanBuilder, SupportsPushDownV2Filters, SupportsPushDownRequiredColumns {
+      implements ScanBuilder,
+          SupportsPushDownV2Filters,
+          SupportsPushDownAggregates,
+          SupportsPushDownLimit,
+          SupportsPushDownRequiredColumns {
     private final TopicTable table;
     private final CaseInsensitiveStringMap options;
     private Filters filters = Filters.NONE;
+    private int limit = Integer.MAX_VALUE;
+    private int counts;
     private StructType wanted;
 
     Builder(TopicTable table, CaseInsensitiveStringMap options) {
@@ -141,6 +157,31 @@ final class TopicTable implements Table, SupportsRead {
       return filters.predicates();
     }
 
+    /** Counts all rows without reading, if planning knows their number. */
+    @Override
+    public boolean pushAggregation(Aggregation aggregation) {
+      AggregateFunc[] functions = aggregation.aggregateExpressions();
+      if (aggregation.groupByExpressions().length > 0
+          || !Arrays.stream(functions).allMatch(CountStar.class::isInstance)
+          || PlannedConsumers.exist() // each of which reads
+          || table.plan(options, filters).rows < 0) {
+        return false;
+      }
+      counts = functions.length;
+      return true;
+    }
+
+    @Override
+    public boolean supportCompletePushDown(Aggregation aggregation) {
+      return pushAggregation(aggregation);
+    }
+
+    @Override
+    public boolean pushLimit(int limit) {
+      this.limit = limit;
+      return true;
+    }
+
     @Override
     public void pruneColumns(StructType columns) {
       wanted = new StructType();
@@ -151,8 +192,12 @@ final class TopicTable implements Table, SupportsRead {
 
     @Override
     public Scan build() {
+      if (counts > 0) {
+        Plan plan = table.plan(options, filters);
+        return new RowCount(plan.name(), plan.rows, counts);
+      }
       Scan python = ((SupportsRead) table.python).newScanBuilder(options).build();
-      return new TopicScan(table, python, options, filters, wanted);
+      return new TopicScan(table, python, options, filters, limit, wanted);
     }
   }
 
@@ -162,6 +207,33 @@ final class TopicTable implements Table, SupportsRead {
     final InputPartition[] partitions;
     JsonNode scan = MissingNode.getInstance();
     boolean isForJvm;
+    long rows; // of all partitions; -1 if only reading tells
+
+    String name() {
+      return scan.path("name").asText();
+    }
+
+    /** Returns the first partitions that have so many rows, if their numbers are known. */
+    InputPartition[] partitions(int limit) {
+      long found = 0;
+      for (int i = 0; i < partitions.length; i++) {
+        long rowsOfPartition = ((TopicPartition) partitions[i]).rows();
+        if (rowsOfPartition < 0) {
+          return partitions;
+        }
+        found += rowsOfPartition;
+        if (found >= limit) {
+          return Arrays.copyOf(partitions, i + 1);
+        }
+      }
+      return partitions;
+    }
+
+    Set<String> topics() {
+      Set<String> names = new HashSet<>();
+      scan.path("topics").forEach(name -> names.add(name.asText()));
+      return names;
+    }
 
     /** The columns whose filters matter to planning. */
     Set<String> filtered() {
@@ -183,9 +255,15 @@ final class TopicTable implements Table, SupportsRead {
           }
           byte[] plannedPartition = (byte[]) fields[0];
           isForJvm |= plannedPartition.length > 0;
+          long rowsOfPartition = ((Number) fields[3]).longValue();
+          rows = rows < 0 || rowsOfPartition < 0 ? -1 : rows + rowsOfPartition;
           partitions[i] =
               new TopicPartition(
-                  partition, plannedPartition, (byte[]) fields[1], scan.path("columns").asInt());
+                  partition,
+                  plannedPartition,
+                  (byte[]) fields[1],
+                  scan.path("columns").asInt(),
+                  rowsOfPartition);
         } catch (IOException error) {
           throw new IllegalStateException("a partition that Python planned", error);
         }
@@ -194,7 +272,8 @@ final class TopicTable implements Table, SupportsRead {
   }
 
   /** A partition; `planned` is empty if it is to be read in Python. */
-  record TopicPartition(PythonInputPartition python, byte[] planned, byte[] bounds, int columns)
+  record TopicPartition(
+      PythonInputPartition python, byte[] planned, byte[] bounds, int columns, long rows)
       implements InputPartition {}
 
   private static final class TopicScan implements Scan, Batch, SupportsReportStatistics {
@@ -202,6 +281,7 @@ final class TopicTable implements Table, SupportsRead {
     private final Scan python;
     private final CaseInsensitiveStringMap options;
     private final Filters filters;
+    private final int limit;
     private final StructType wanted;
     private Plan plan;
     private boolean isStream;
@@ -211,11 +291,13 @@ final class TopicTable implements Table, SupportsRead {
         Scan python,
         CaseInsensitiveStringMap options,
         Filters filters,
+        int limit,
         StructType wanted) {
       this.table = table;
       this.python = python;
       this.options = options;
       this.filters = filters;
+      this.limit = limit;
       this.wanted = wanted;
     }
 
@@ -236,13 +318,13 @@ final class TopicTable implements Table, SupportsRead {
       if (isStream) {
         return python.description();
       }
-      JsonNode scan = plan().scan;
-      String reason = scan.path("reason").asText();
+      String reason = plan().scan.path("reason").asText();
       String reader =
           plan().isForJvm
               ? "read in the JVM"
               : "read in Python: " + (reason.isEmpty() ? "positions select rows" : reason);
-      return "sparkcache " + scan.path("name").asText() + ", " + reader;
+      String consumers = PlannedConsumers.of(plan().topics());
+      return "sparkcache " + plan().name() + filters.on(table.filtered()) + consumers + ", " + reader;
     }
 
     @Override
@@ -276,7 +358,7 @@ final class TopicTable implements Table, SupportsRead {
 
         @Override
         public OptionalLong numRows() {
-          return OptionalLong.empty();
+          return isStream || plan().rows < 0 ? OptionalLong.empty() : OptionalLong.of(plan().rows);
         }
       };
     }
@@ -288,7 +370,7 @@ final class TopicTable implements Table, SupportsRead {
 
     @Override
     public InputPartition[] planInputPartitions() {
-      return plan().partitions;
+      return plan().partitions(limit);
     }
 
     @Override
