@@ -6,13 +6,11 @@ import java.nio.ByteOrder;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.concurrent.atomic.AtomicBoolean;
-import java.util.function.Supplier;
+import java.util.function.LongFunction;
 import org.apache.arrow.vector.types.pojo.Schema;
 import org.apache.spark.TaskContext;
-import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.metric.CustomTaskMetric;
 import org.apache.spark.sql.connector.read.PartitionReader;
-import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -28,9 +26,8 @@ final class TopicReader implements PartitionReader<ColumnarBatch> {
   private static final String LOSSES = "sparkcache.losses";
 
   private final TopicTable.TopicPartition partition;
-  private final StructType schema;
-  private final StructType wanted;
-  private final Supplier<PartitionReader<InternalRow>> python;
+  private final String[] wanted;
+  private final LongFunction<PythonRows> python;
   private final TaskContext task = TaskContext.get();
   private final Counts counts = new Counts();
   private final ByteBuffer bounds;
@@ -46,13 +43,10 @@ final class TopicReader implements PartitionReader<ColumnarBatch> {
   private PythonRows rest;
   private ColumnarBatch batch;
 
+  /** Reads the `wanted` columns; `python` reads what comes after so many rows. */
   TopicReader(
-      TopicTable.TopicPartition partition,
-      StructType schema,
-      StructType wanted,
-      Supplier<PartitionReader<InternalRow>> python) {
+      TopicTable.TopicPartition partition, String[] wanted, LongFunction<PythonRows> python) {
     this.partition = partition;
-    this.schema = schema;
     this.wanted = wanted;
     this.python = python;
     bounds = ByteBuffer.wrap(partition.bounds()).order(ByteOrder.LITTLE_ENDIAN);
@@ -164,10 +158,9 @@ final class TopicReader implements PartitionReader<ColumnarBatch> {
       return false;
     }
     if (found != runSchema) {
-      String[] names = wanted.fieldNames();
-      int[] indexes = new int[names.length];
-      for (int i = 0; i < names.length; i++) {
-        indexes[i] = found.getFields().indexOf(found.findField(names[i]));
+      int[] indexes = new int[wanted.length];
+      for (int i = 0; i < wanted.length; i++) {
+        indexes[i] = found.getFields().indexOf(found.findField(wanted[i]));
       }
       columns = indexes;
       runSchema = found;
@@ -180,7 +173,7 @@ final class TopicReader implements PartitionReader<ColumnarBatch> {
       node.close();
       node = null;
     }
-    rest = new PythonRows(python.get(), schema, wanted, rows);
+    rest = python.apply(rows);
   }
 
   private Map<String, String> properties() {

@@ -210,7 +210,8 @@ final class TopicTable implements Table, SupportsRead {
 
     @Override
     public PartitionReaderFactory createReaderFactory() {
-      return new Factory(plan().python, table.schema(), wanted);
+      RowFactory rows = new RowFactory(plan().python, table.schema(), wanted);
+      return new Factory(wanted.fieldNames(), new Packed<>(rows));
     }
   }
 
@@ -227,7 +228,7 @@ final class TopicTable implements Table, SupportsRead {
     }
   }
 
-  private record Factory(PartitionReaderFactory python, StructType schema, StructType wanted)
+  private record Factory(String[] wanted, Packed<RowFactory> python)
       implements PartitionReaderFactory, Serializable {
     @Override
     public PartitionReader<InternalRow> createReader(InputPartition partition) {
@@ -242,7 +243,7 @@ final class TopicTable implements Table, SupportsRead {
     @Override
     public PartitionReader<ColumnarBatch> createColumnarReader(InputPartition partition) {
       TopicPartition topic = (TopicPartition) partition;
-      return new TopicReader(topic, schema, wanted, () -> python.createReader(topic.python()));
+      return new TopicReader(topic, wanted, rows -> python.unpacked().batches(topic, rows));
     }
   }
 
@@ -252,6 +253,11 @@ final class TopicTable implements Table, SupportsRead {
     public PartitionReader<InternalRow> createReader(InputPartition partition) {
       return PythonRows.projected(
           python.createReader(((TopicPartition) partition).python()), schema, wanted);
+    }
+
+    /** Reads what comes after the first `toSkip` rows of a partition. */
+    PythonRows batches(TopicPartition partition, long toSkip) {
+      return new PythonRows(python.createReader(partition.python()), schema, wanted, toSkip);
     }
   }
 }
