@@ -385,6 +385,9 @@ def check_a_count_is_not_read(world: World) -> None:
     frame = world.delta(path)
     for condition in ("id = 1", "id > 0"):
         assert frame.where(condition).count() == rows(frame.where(condition)).total()
+    some = "count(*) filter (where id > 1)", "count(distinct id)", "count(*)"
+    (found,) = frame.agg(*map(sf.expr, some)).collect()
+    assert tuple(found) == (sum(each > 1 for each in left), len(set(left)), len(left))
     assert frame.groupBy("id").count().count() == len(set(left))
     assert frame.agg(sf.count("*"), sf.max("id")).first() == (len(left), max(left))
     with sparkcache.plan(frame):

@@ -7,13 +7,11 @@ import java.nio.file.AccessDeniedException;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.concurrent.atomic.AtomicBoolean;
-import java.util.function.Supplier;
+import java.util.function.LongFunction;
 import org.apache.arrow.vector.types.pojo.Schema;
 import org.apache.spark.TaskContext;
-import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.metric.CustomTaskMetric;
 import org.apache.spark.sql.connector.read.PartitionReader;
-import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 import org.slf4j.Logger;
@@ -31,10 +29,9 @@ final class TopicReader implements PartitionReader<ColumnarBatch> {
   private static final AtomicBoolean IS_DENIED = new AtomicBoolean();
   private static final String LOSSES = "sparkcache.losses";
 
-  private final TopicTable.TopicPartition partition;
-  private final StructType schema;
-  private final StructType wanted;
-  private final Supplier<PartitionReader<InternalRow>> python;
+  private final TopicPartition partition;
+  private final String[] wanted;
+  private final LongFunction<PythonRows> python;
   private final TaskContext task = TaskContext.get();
   private final Counts counts = new Counts();
   private final ByteBuffer bounds;
@@ -50,14 +47,13 @@ final class TopicReader implements PartitionReader<ColumnarBatch> {
   private PythonRows rest;
   private ColumnarBatch batch;
 
+  /** Reads the `wanted` columns; `python` reads what comes after so many rows. */
   TopicReader(
-      TopicTable.TopicPartition partition,
-      StructType schema,
-      StructType wanted,
+      TopicPartition partition,
+      String[] wanted,
       String filters,
-      Supplier<PartitionReader<InternalRow>> python) {
+      LongFunction<PythonRows> python) {
     this.partition = partition;
-    this.schema = schema;
     this.wanted = wanted;
     this.python = python;
     bounds = ByteBuffer.wrap(partition.bounds()).order(ByteOrder.LITTLE_ENDIAN);
@@ -69,7 +65,7 @@ final class TopicReader implements PartitionReader<ColumnarBatch> {
       return;
     }
     try {
-      boolean isRowsOnly = wanted.isEmpty();
+      boolean isRowsOnly = wanted.length == 0;
       node = new NodeConnection(partition.planned(), task, properties(), filters, isRowsOnly);
     } catch (IOException error) {
       LOG.debug("the node is not reached; Python starts it", error);
@@ -198,10 +194,9 @@ final class TopicReader implements PartitionReader<ColumnarBatch> {
       return false;
     }
     if (found != runSchema) {
-      String[] names = wanted.fieldNames();
-      int[] indexes = new int[names.length];
-      for (int i = 0; i < names.length; i++) {
-        indexes[i] = found.getFields().indexOf(found.findField(names[i]));
+      int[] indexes = new int[wanted.length];
+      for (int i = 0; i < wanted.length; i++) {
+        indexes[i] = found.getFields().indexOf(found.findField(wanted[i]));
       }
       columns = indexes;
       runSchema = found;
@@ -214,7 +209,7 @@ final class TopicReader implements PartitionReader<ColumnarBatch> {
       node.close();
       node = null;
     }
-    rest = new PythonRows(python.get(), schema, wanted, rows);
+    rest = python.apply(rows);
   }
 
   private Map<String, String> properties() {

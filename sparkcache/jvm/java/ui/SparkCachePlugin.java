@@ -137,7 +137,7 @@ public final class SparkCachePlugin implements SparkPlugin {
     }
 
     private void gauge(String name, Gauge<Number> gauge) {
-      if (registry != null && !registry.getNames().contains(name)) {
+      if (registry != null && !registry.getMetrics().containsKey(name)) {
         registry.register(name, gauge);
       }
     }

@@ -1,0 +1,171 @@
+package sparkcache;
+
+import java.io.Serializable;
+import java.util.OptionalLong;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.connector.metric.CustomMetric;
+import org.apache.spark.sql.connector.read.Batch;
+import org.apache.spark.sql.connector.read.InputPartition;
+import org.apache.spark.sql.connector.read.PartitionReader;
+import org.apache.spark.sql.connector.read.PartitionReaderFactory;
+import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.connector.read.Statistics;
+import org.apache.spark.sql.connector.read.SupportsReportStatistics;
+import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import org.apache.spark.sql.vectorized.ColumnarBatch;
+
+/** A scan of a topic, which may be without columns, rows or partitions that nobody wants. */
+final class TopicScan implements Scan, Batch, SupportsReportStatistics {
+  private final TopicTable table;
+  private final Scan python;
+  private final CaseInsensitiveStringMap options;
+  private final Filters filters;
+  private final int limit;
+  private final StructType wanted;
+  private TopicPlan plan;
+  private boolean isStream;
+
+  TopicScan(
+      TopicTable table,
+      Scan python,
+      CaseInsensitiveStringMap options,
+      Filters filters,
+      int limit,
+      StructType wanted) {
+    this.table = table;
+    this.python = python;
+    this.options = options;
+    this.filters = filters;
+    this.limit = limit;
+    this.wanted = wanted;
+  }
+
+  private synchronized TopicPlan plan() {
+    if (plan == null) {
+      plan = table.plan(options, filters);
+    }
+    return plan;
+  }
+
+  @Override
+  public StructType readSchema() {
+    return wanted;
+  }
+
+  @Override
+  public String description() {
+    if (isStream) {
+      return python.description();
+    }
+    String reason = plan().reason();
+    String reader =
+        plan().isForJvm()
+            ? "read in the JVM"
+            : "read in Python: " + (reason.isEmpty() ? "positions select rows" : reason);
+    String consumers = PlannedConsumers.of(plan().topics());
+    return "sparkcache " + plan().name() + filters.on(table.filtered()) + consumers + ", " + reader;
+  }
+
+  @Override
+  public Batch toBatch() {
+    return plan().isForJvm() ? this : new RowBatch(this);
+  }
+
+  @Override
+  public MicroBatchStream toMicroBatchStream(String checkpoint) {
+    isStream = true; // Spark asks before it asks anything else of a stream's scan
+    return python.toMicroBatchStream(checkpoint);
+  }
+
+  @Override
+  public ColumnarSupportMode columnarSupportMode() {
+    if (isStream) {
+      return python.columnarSupportMode();
+    }
+    return plan().isForJvm() ? ColumnarSupportMode.SUPPORTED : ColumnarSupportMode.UNSUPPORTED;
+  }
+
+  @Override
+  public Statistics estimateStatistics() {
+    return new Statistics() {
+      @Override
+      public OptionalLong sizeInBytes() {
+        return isStream
+            ? OptionalLong.empty()
+            : OptionalLong.of(plan().bytes());
+      }
+
+      @Override
+      public OptionalLong numRows() {
+        return isStream || plan().rows() < 0
+            ? OptionalLong.empty()
+            : OptionalLong.of(plan().rows());
+      }
+    };
+  }
+
+  @Override
+  public CustomMetric[] supportedCustomMetrics() {
+    return isStream ? python.supportedCustomMetrics() : Counts.metrics();
+  }
+
+  @Override
+  public InputPartition[] planInputPartitions() {
+    return plan().partitions(limit);
+  }
+
+  @Override
+  public PartitionReaderFactory createReaderFactory() {
+    RowFactory rows = new RowFactory(plan().python, table.schema(), wanted);
+    return new Factory(wanted.fieldNames(), filters.json(), new Packed<>(rows));
+  }
+
+  /** A scan that Python reads as a whole, row by row. */
+  private record RowBatch(TopicScan scan) implements Batch {
+    @Override
+    public InputPartition[] planInputPartitions() {
+      return scan.planInputPartitions();
+    }
+
+    @Override
+    public PartitionReaderFactory createReaderFactory() {
+      return new RowFactory(scan.plan().python, scan.table.schema(), scan.wanted);
+    }
+  }
+
+  private record Factory(String[] wanted, String filters, Packed<RowFactory> python)
+      implements PartitionReaderFactory, Serializable {
+    @Override
+    public PartitionReader<InternalRow> createReader(InputPartition partition) {
+      throw new UnsupportedOperationException("partitions are read as columns");
+    }
+
+    @Override
+    public boolean supportColumnarReads(InputPartition partition) {
+      return true;
+    }
+
+    @Override
+    public PartitionReader<ColumnarBatch> createColumnarReader(InputPartition partition) {
+      TopicPartition topic = (TopicPartition) partition;
+      return new TopicReader(
+          topic, wanted, filters, rows -> python.unpacked().batches(topic, rows));
+    }
+  }
+
+  private record RowFactory(PartitionReaderFactory python, StructType schema, StructType wanted)
+      implements PartitionReaderFactory, Serializable {
+    @Override
+    public PartitionReader<InternalRow> createReader(InputPartition partition) {
+      return PythonRows.projected(
+          python.createReader(((TopicPartition) partition).python()), schema, wanted);
+    }
+
+    /** Reads what comes after the first `toSkip` rows of a partition. */
+    PythonRows batches(TopicPartition partition, long toSkip) {
+      return new PythonRows(python.createReader(partition.python()), schema, wanted, toSkip);
+    }
+  }
+}
