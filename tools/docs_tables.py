@@ -397,6 +397,38 @@ def load() -> str:
     )
 
 
+_LEFT = {
+    "jvm_descriptors": "descriptors of the JVM",
+    "jvm_maps": "mappings of the JVM",
+    "jvm_kib": "resident memory of the JVM, KiB",
+    "heap_kib": "used heap of the JVM, KiB",
+    "node_descriptors": "descriptors of the node",
+    "node_maps": "mappings of the node",
+    "node_kib": "resident memory of the node, KiB",
+    "mapped": "runs that the JVM maps",
+    "pinned": "runs that the node counts as mapped",
+    "unused": "runs mapped before the collection",
+}
+
+
+def jvm_leaks() -> str:
+    """Return what an executor holds, early and late in many tasks."""
+    of = _result("jvm_leaks")
+    rows = [
+        (title, f"{of[name]['second']:,}", f"{of[name]['last']:,}")
+        for name, title in _LEFT.items()
+    ]
+    tasks, after = of["tasks"], of["unmapped_s"]
+    return (
+        f"{_table(('', 'second quarter', 'last quarter'), rows)}\n"
+        f"{tasks['completed']:,} tasks succeeded, {tasks['failed']:,} failed and "
+        f"{tasks['killed']:,} were killed, in {of['rounds']} rounds. After a "
+        "`pandas_udf` on columns, its runs were unmapped within "
+        f"{after['median']:.1f} s, {after['max']:.1f} s at most, while other queries "
+        "ran without a break.\n"
+    )
+
+
 def chaos() -> str:
     """Return what an hour of faults has shown, by seed, by kind and by step."""
     of = _result("long_chaos")
@@ -483,6 +515,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "expiry": expiry,
     "engines": engines,
     "load": load,
+    "jvm-leaks": jvm_leaks,
     "chaos": chaos,
     "core": core,
 }

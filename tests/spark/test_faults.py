@@ -192,7 +192,8 @@ import sparkcache
 from sparkcache.source.driver.node_rpc import node_metrics
 
 spark = sparkcache.configure(
-    SparkSession.builder.master("local[2,3]").config("spark.ui.enabled", "false")
+    SparkSession.builder.master("local[2,3]").config("spark.ui.enabled", "false"),
+    jvm_reader=False,  # it is a worker that maps what it reads
 ).getOrCreate()
 orders = (
     spark.read.format("sparkcache").option("topic", {topic.name!r})
