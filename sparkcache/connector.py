@@ -352,6 +352,9 @@ class Connector(ABC):
     needs_surrounding_runs: bool = False
     """Whether its resolvers read surrounding runs; if False, they get none."""
 
+    can_narrow: bool = False
+    """Whether it fetches single columns; see `narrowed`."""
+
     root_topic: str = ""
     """Name of the topic if the root itself is one; empty if topics need names."""
 
@@ -451,6 +454,16 @@ class Connector(ABC):
         exclusive, None is unbounded. The range may be too large, never too small.
         """
         return range(len(extents))
+
+    def narrowed(
+        self, options: Mapping[str, str], columns: Collection[str]
+    ) -> Mapping[str, str]:
+        """Return pinned options of a scan for which only some columns are fetched.
+
+        Override it if that saves bytes, and set `can_narrow`. Runs of other columns are
+        other runs. Columns that the options need for themselves are fetched, too.
+        """
+        return options
 
     def filtered_columns(self, decoding: str) -> frozenset[str]:
         """Return the columns whose filters `Catalog.snapshot_for` pays attention to."""

@@ -15,7 +15,7 @@ from sparkcache_delta.options import WHERE
 from sparkcache_delta.where import is_comparable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -41,6 +41,7 @@ class DeltaConnector(TableConnector):
     option_names = options.NAMES
     stream_option_names = options.STREAM_NAMES
     root_topic = names.ROOT
+    can_narrow = True
 
     def topic_name(self, topic: str) -> str:
         """Return the path of a table below the root; raises ConfigError."""
@@ -93,6 +94,12 @@ class DeltaConnector(TableConnector):
     def decode(self, ledger: Ledger, raw: RawRun, batch_bytes: int) -> DecodedRun:
         """Convert rows of the file to rows of the table."""
         return decode(ledger, raw, batch_bytes)
+
+    def narrowed(
+        self, options: Mapping[str, str], columns: Collection[str]
+    ) -> Mapping[str, str]:
+        """Return the options with fewer columns; those of `where` are kept."""
+        return pinned.narrowed(options, columns)
 
     def filtered_columns(self, decoding: str) -> frozenset[str]:
         """Return the columns of flat types, which may have bounds."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -16,7 +18,7 @@ from sparkcache_delta.tables import find_table
 from sparkcache_delta.where import Where
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from sparkcache.connector import Storage
     from sparkcache_delta.table import DataFile, Table
@@ -51,6 +53,23 @@ def pin(storage: Storage, topic: str, options: Mapping[str, str]) -> dict[str, s
     if files is not None:
         pinned[_FILES] = pinned_files.serialize(files)
     return pinned | {_SCHEMA: str(file_schema), _CHOSEN: ",".join(chosen)}
+
+
+def narrowed(options: Mapping[str, str], columns: Collection[str]) -> Mapping[str, str]:
+    """Return pinned options with some of their columns, and those of `where`."""
+    file_schema = FileSchema.parse(options[_SCHEMA])
+    where = Where.parse(options, file_schema.plain_schema())
+    kept = [
+        field
+        for field in file_schema.columns
+        if field.name in columns or field.name in where.columns
+    ]
+    if len(kept) == len(file_schema.columns):
+        return options
+    schema = pa.schema(kept, file_schema.columns.metadata)
+    named = json.dumps([field.name for field in kept])
+    chosen = {scan_options.COLUMNS: named}
+    return {**options, **chosen, _SCHEMA: str(replace(file_schema, columns=schema))}
 
 
 def files(

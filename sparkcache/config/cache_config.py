@@ -35,6 +35,8 @@ CONF_PREFIX = "spark.sparkcache."
 # No settings: sparkcache.plan() sets the first, sparkcache.install() the second.
 PLANS_CONF = CONF_PREFIX + "plans"
 DECIDES_CONF = CONF_PREFIX + "decides"
+COLUMNS_CONF = CONF_PREFIX + "plannedColumns"
+_NOT_SETTINGS = frozenset({PLANS_CONF, DECIDES_CONF, COLUMNS_CONF})
 CONF_FILE_VARIABLE = "SPARKCACHE_CONF"
 
 _SEPARATOR = re.compile(r"\s*=\s*|\s+")
@@ -308,7 +310,7 @@ class CacheConfig(StorageConfig, ScanConfig, NodeConfig):
         raw = {
             _lower_name(key): (key, value)
             for key, value in (conf or {}).items()
-            if key.startswith(CONF_PREFIX) and key not in (PLANS_CONF, DECIDES_CONF)
+            if key.startswith(CONF_PREFIX) and key not in _NOT_SETTINGS
         }
         before = config._with(raw)
         config = before.with_options(options or {})

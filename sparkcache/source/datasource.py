@@ -86,12 +86,12 @@ class SparkCacheSource(DataSource):
             planner_progress.reporting_through(self.progress_directory),
             no_collection(),
         ):
-            reader = TaskReader(self._scan, columns, self.installed)
             if self._is_for_jvm:
+                scan = jvm_partition.narrowed(self._scan, schema)
+                reader = TaskReader(scan, columns, self.installed)
                 filters = jvm_partition.filters_of(schema)
-                return _ReaderForJvm(
-                    self._scan, self._config, reader, self._base, filters
-                )
+                return _ReaderForJvm(scan, self._config, reader, self._base, filters)
+            reader = TaskReader(self._scan, columns, self.installed)
             return _Reader(self._scan, self._config, reader)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:

@@ -418,6 +418,36 @@ def scan_tasks(frame: DataFrame) -> int:
     return int(plan.collectLeaves().head().inputRDD().getNumPartitions())
 
 
+def check_columns_that_nobody_planned_are_not_fetched(world: World) -> None:
+    path = world.directory / "wide"
+    count, pad_bytes = 400, 100_000
+    numbers = range(count)
+    columns: dict[str, Any] = {
+        "n": numbers,
+        "m": numbers,
+        "odd": [number % 2 for number in numbers],
+        "pad": [os.urandom(pad_bytes) for _ in numbers],
+    }
+    write_deltalake(path, pa.table(columns))
+    first, second = world.delta(path).select("n"), world.delta(path).where("odd = 1")
+    second = second.agg(sf.sum("m"))
+    before = world.counted().received_bytes
+    with sparkcache.plan(first, second):
+        assert sorted(row["n"] for row in first.collect()) == list(range(count))
+        (found,) = second.collect()
+        assert found[0] == sum(range(1, count, 2))
+        fetched = world.counted().received_bytes - before
+        assert 0 < fetched < count * pad_bytes / 10, fetched
+        assert world.counted().evicted_by_last_read > 0
+        other = world.delta(path).select(sf.length("pad").alias("size"))
+        assert {row["size"] for row in other.collect()} == {pad_bytes}
+    fetched = world.counted().received_bytes - before
+    assert fetched > count * pad_bytes
+    assert rows(world.delta(path).drop("pad")).total() == count
+    conf = dict(world.spark.conf.getAll)
+    assert "spark.sparkcache.plannedColumns" not in conf
+
+
 def check_metrics_of_a_scan(world: World) -> None:
     fresh = write(world.directory / "metered")
     first = fresh.load(world.spark, minPartitions="2")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import pickle
 import struct
+from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -44,6 +45,9 @@ OPTION = "sparkcache.jvm"
 
 FILTERS = "sparkcache.filters"
 """Metadata that the JVM adds to the first column: the filters of the query, as JSON."""
+
+NARROWED = "sparkcache.narrowed"
+"""Metadata likewise: only the columns of this schema are to be fetched."""
 
 _BOUNDS = struct.Struct("<ii")
 _MOST_TOPICS = 100
@@ -105,6 +109,15 @@ def filters_of(schema: StructType) -> tuple[Filter, ...]:
     """Return the filters of the query that a scan is planned for."""
     text = (schema.fields[0].metadata or {}).get(FILTERS, "[]")
     return msgspec.json.decode(text, type=tuple[Filter, ...])
+
+
+def narrowed(scan: ScanOptions, schema: StructType) -> ScanOptions:
+    """Return a scan that fetches no columns but those of a schema, if so planned."""
+    if NARROWED not in (schema.fields[0].metadata or {}):
+        return scan
+    connector = connectors.find(scan.connector)
+    raw = connector.narrowed(scan.raw, schema.fieldNames())
+    return replace(scan, raw=raw, decoding=connector.decoding(raw))
 
 
 def for_jvm(

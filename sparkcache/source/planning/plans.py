@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import uuid
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pyspark.sql import DataFrame
 
 from sparkcache import connector as connectors
-from sparkcache.config import PLANS_CONF, CacheConfig
+from sparkcache.config import COLUMNS_CONF, PLANS_CONF, CacheConfig
 from sparkcache.demand import NOT_BEGUN, Consumer, Plan
 from sparkcache.errors import ConfigError
 from sparkcache.source import settings
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _Plans: TypeAlias = tuple[Plan, ...]
+_Scan: TypeAlias = "tuple[Mapping[str, str], SparkSession, Sequence[str]]"
 
 # Threads share a session's conf. Without the lock, a thread could overwrite the plan of
 # another, or restore one that has ended.
@@ -44,16 +46,15 @@ def plan(*dataframes: DataFrame) -> Iterator[Plan]:
     Raises ConfigError if no DataFrame reads a topic.
     """
     _require_dataframes(dataframes)
-    consumers = tuple(
-        consumer for dataframe in dataframes for consumer in scans_of(dataframe)
-    )
+    scans = [scan for dataframe in dataframes for scan in _scans(dataframe)]
+    consumers = tuple(consumer for scan in scans for consumer in _consumers(*scan[:2]))
     if not consumers:
         raise ConfigError(
             "plan(): none of these DataFrames reads format('sparkcache'), or they "
             "belong to Spark Connect, which does not show their query plans"
         )
     sessions = list(dict.fromkeys(frame.sparkSession for frame in dataframes))
-    with planned(sessions, consumers) as begun:
+    with planned(sessions, consumers) as begun, _columns_planned(sessions, scans):
         yield begun
 
 
@@ -90,15 +91,67 @@ def scans_of(dataframe: DataFrame) -> list[Consumer]:
     Spark runs the optimized plan: it has a CTE twice that is used twice, and lacks
     branches without rows. A streaming plan is not optimized before it runs.
     """
+    return [
+        consumer
+        for options, spark, _ in _scans(dataframe)
+        for consumer in _consumers(options, spark)
+    ]
+
+
+def _scans(dataframe: DataFrame) -> list[_Scan]:
+    """Return the options of the scans in a DataFrame's plan, and their columns."""
     java_dataframe: Any = getattr(dataframe, "_jdf", None)
     if java_dataframe is None:
         return []
     execution = java_dataframe.queryExecution()
-    scans = _scan_options(
-        execution.analyzed() if dataframe.isStreaming else execution.optimizedPlan()
-    )
-    spark = dataframe.sparkSession
-    return [consumer for options in scans for consumer in _consumers(options, spark)]
+    plan = execution.analyzed() if dataframe.isStreaming else execution.optimizedPlan()
+    return [
+        (options, dataframe.sparkSession, columns)
+        for options, columns in _scan_options(plan)
+    ]
+
+
+@contextmanager
+def _columns_planned(
+    sessions: Sequence[SparkSession], scans: Iterable[_Scan]
+) -> Iterator[None]:
+    """Ship which columns the scans of tables want within the block.
+
+    The reader in the JVM then fetches no others: those that any planned scan of the
+    table wants.
+    """
+    wanted: dict[object, set[str]] = {}
+    options_of: dict[object, list[Mapping[str, str]]] = {}
+    for options, _, columns in scans:
+        scan = ScanOptions.parse(options)
+        if connectors.find(scan.connector).can_narrow:
+            table = scan.connector, scan.root, scan.selection.names
+            wanted.setdefault(table, set()).update(columns)
+            options_of.setdefault(table, []).append(options)
+    entries = [
+        {"options": options, "columns": sorted(wanted[table])}
+        for table, all_options in options_of.items()
+        for options in all_options
+    ]
+    with ExitStack() as stack:
+        for spark in sessions if entries else ():
+            stack.enter_context(_conf(spark, COLUMNS_CONF, json.dumps(entries)))
+        yield
+
+
+@contextmanager
+def _conf(spark: SparkSession, key: str, value: str) -> Iterator[None]:
+    """Set a conf within the block."""
+    before = spark.conf.get(key, None)
+    spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        if spark.sparkContext._jsc is not None:  # else Spark has stopped
+            if before is None:
+                spark.conf.unset(key)
+            else:
+                spark.conf.set(key, before)
 
 
 def _consumers(options: Mapping[str, str], spark: SparkSession) -> list[Consumer]:
@@ -152,8 +205,10 @@ def _without(plans: _Plans, others: _Plans) -> _Plans:
     return tuple(plan for plan in plans if plan.id not in ids)
 
 
-def _scan_options(node: JavaObject, reads: int = 1) -> Iterator[dict[str, str]]:
-    """Yield the options of each sparkcache scan below a node of an optimized plan.
+def _scan_options(
+    node: JavaObject, reads: int = 1
+) -> Iterator[tuple[dict[str, str], list[str]]]:
+    """Yield options and columns of each sparkcache scan below a node of a plan.
 
     Each scan occurs as often as it is read: to cut rows into ranges, Spark first takes
     a sample, which reads everything below, down to the next exchange, once more. The
@@ -161,15 +216,17 @@ def _scan_options(node: JavaObject, reads: int = 1) -> Iterator[dict[str, str]]:
     reads.
     """
     kind = node.getClass().getSimpleName()
+    scan = node
     if kind == "DataSourceV2ScanRelation":
         node = node.relation()
         kind = "DataSourceV2Relation"
     if kind == "DataSourceV2Relation":
         if node.table().name() == SparkCacheSource.name():
-            yield from [_options(node.options())] * reads
+            columns = [column.name() for column in elements(scan.output())]
+            yield from [(_options(node.options()), columns)] * reads
     elif kind == "StreamingRelationV2":
         if node.sourceName() == SparkCacheSource.name():
-            yield _options(node.extraOptions())
+            yield _options(node.extraOptions()), []
     elif kind == "InMemoryRelation":
         persisted = node.cacheBuilder()
         if not persisted.isCachedColumnBuffersLoaded():

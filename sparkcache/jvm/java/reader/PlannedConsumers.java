@@ -3,12 +3,20 @@ package sparkcache;
 import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
 import java.util.Set;
 import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** The consumers of the plans that the session ships with its tasks; see planning/plans.py. */
 final class PlannedConsumers {
   private static final String PLANS = "spark.sparkcache.plans";
+  private static final String COLUMNS = "spark.sparkcache.plannedColumns";
 
   private PlannedConsumers() {}
 
@@ -31,12 +39,36 @@ final class PlannedConsumers {
     };
   }
 
+  /** Returns the columns to fetch: those wanted here or planned; all if nothing is planned. */
+  static StructType columns(
+      CaseInsensitiveStringMap options, StructType schema, StructType wanted) {
+    Map<String, String> given = new HashMap<>(options.asCaseSensitiveMap());
+    given.remove(DefaultSource.SETTINGS);
+    boolean isPlanned = false;
+    Set<String> names = new HashSet<>(List.of(wanted.fieldNames()));
+    for (JsonNode entry : json(COLUMNS)) {
+      if (given.equals(new ObjectMapper().convertValue(entry.path("options"), Map.class))) {
+        isPlanned = true;
+        entry.path("columns").forEach(column -> names.add(column.asText()));
+      }
+    }
+    StructType fetched = new StructType();
+    for (StructField field : schema.fields()) {
+      fetched = names.contains(field.name()) ? fetched.add(field) : fetched;
+    }
+    return isPlanned && !fetched.isEmpty() ? fetched : schema;
+  }
+
   private static JsonNode plans() {
-    String plans = SparkSession.active().conf().get(PLANS, "[]");
+    return json(PLANS);
+  }
+
+  private static JsonNode json(String key) {
+    String text = SparkSession.active().conf().get(key, "[]");
     try {
-      return new ObjectMapper().readTree(plans);
+      return new ObjectMapper().readTree(text);
     } catch (JsonProcessingException error) {
-      throw new IllegalStateException(PLANS + "=" + plans, error);
+      throw new IllegalStateException(key + "=" + text, error);
     }
   }
 }

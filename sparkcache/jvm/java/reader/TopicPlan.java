@@ -12,16 +12,19 @@ import org.apache.spark.sql.connector.read.Batch;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonInputPartition;
+import org.apache.spark.sql.types.StructType;
 
 /** The partitions of a scan, as Python has planned them. */
 final class TopicPlan {
   final PartitionReaderFactory python;
   final InputPartition[] partitions;
+  final StructType schema;
   private JsonNode scan = MissingNode.getInstance(); // as for_jvm describes it
   private boolean isForJvm;
   private long rows;
 
-  TopicPlan(Batch batch) {
+  TopicPlan(Batch batch, StructType schema) {
+    this.schema = schema;
     InputPartition[] planned = batch.planInputPartitions();
     python = batch.createReaderFactory();
     partitions = new InputPartition[planned.length];

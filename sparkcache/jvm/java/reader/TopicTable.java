@@ -21,7 +21,6 @@ import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
 import org.apache.spark.sql.connector.read.SupportsPushDownV2Filters;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceCreationResult;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
-import org.apache.spark.sql.types.Metadata;
 import org.apache.spark.sql.types.MetadataBuilder;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
@@ -32,6 +31,7 @@ import scala.Option;
 @SuppressWarnings("deprecation") // Table.schema()
 final class TopicTable implements Table, SupportsRead {
   private static final String FILTERS = "sparkcache.filters"; // as in jvm_partition.py
+  private static final String NARROWED = "sparkcache.narrowed";
   private static final int MAX_PLANS = 8;
 
   private final PythonDataSourceV2 planner;
@@ -76,13 +76,20 @@ final class TopicTable implements Table, SupportsRead {
    * Plans a scan in Python, once for the filters that matter: so all actions of a DataFrame read
    * the same partitions, of the versions that were looked up when it was made.
    */
-  synchronized TopicPlan plan(CaseInsensitiveStringMap options, Filters filters) {
+  TopicPlan plan(CaseInsensitiveStringMap options, Filters filters) {
+    return plan(options, filters, schema());
+  }
+
+  /** Plans a scan that fetches only the columns of a part of the schema. */
+  synchronized TopicPlan plan(
+      CaseInsensitiveStringMap options, Filters filters, StructType fetched) {
     Filters mattering = filtered == null ? filters : filters.on(filtered);
-    TopicPlan plan = plans.get(mattering.json());
+    String columns = String.join(",", fetched.fieldNames());
+    TopicPlan plan = plans.get(mattering.json() + columns);
     if (plan == null) {
-      plan = new TopicPlan(batch(options, mattering.json()));
+      plan = new TopicPlan(batch(options, mattering.json(), fetched), fetched);
       filtered = plan.filtered();
-      plans.put(mattering.on(filtered).json(), plan);
+      plans.put(mattering.on(filtered).json() + columns, plan);
     }
     return plan;
   }
@@ -93,20 +100,23 @@ final class TopicTable implements Table, SupportsRead {
   }
 
   /** Plans with a planner of its own, since each keeps what it plans first. */
-  private Batch batch(CaseInsensitiveStringMap options, String filters) {
-    StructType schema = schema();
-    StructField first = schema.fields()[0];
-    Metadata metadata =
-        new MetadataBuilder().withMetadata(first.metadata()).putString(FILTERS, filters).build();
-    StructField[] fields = schema.fields().clone();
-    fields[0] = new StructField(first.name(), first.dataType(), first.nullable(), metadata);
+  private Batch batch(CaseInsensitiveStringMap options, String filters, StructType fetched) {
+    StructField first = fetched.fields()[0];
+    MetadataBuilder metadata =
+        new MetadataBuilder().withMetadata(first.metadata()).putString(FILTERS, filters);
+    if (fetched.size() < schema().size()) {
+      metadata.putBoolean(NARROWED, true);
+    }
+    StructField[] fields = fetched.fields().clone();
+    fields[0] =
+        new StructField(first.name(), first.dataType(), first.nullable(), metadata.build());
     PythonDataSourceCreationResult source =
-        planner.getOrCreateDataSourceInPython(shortName, options, Option.apply(schema));
+        planner.getOrCreateDataSourceInPython(shortName, options, Option.apply(schema()));
     PythonDataSourceV2 own = new PythonDataSourceV2();
     own.setShortName(shortName);
     own.setReadInfo(
         planner.source().createReadInfoInPython(source, new StructType(fields), false));
-    Table table = own.getTable(schema, new Transform[0], options);
+    Table table = own.getTable(fetched, new Transform[0], options);
     return ((SupportsRead) table).newScanBuilder(options).build().toBatch();
   }
 
