@@ -62,6 +62,7 @@ def test_every_executor_has_a_node_before_its_first_task(tmp_path: Path) -> None
     assert not found["left"]
 
 
+@pytest.mark.long
 def test_in_local_mode_the_node_ends_with_the_session(tmp_path: Path) -> None:
     found = run(tmp_path, "local[2]")
     assert found["has_early_nodes"]
@@ -70,6 +71,7 @@ def test_in_local_mode_the_node_ends_with_the_session(tmp_path: Path) -> None:
     assert found["left_at_once"] == 0
 
 
+@pytest.mark.long
 def test_where_that_fails_the_first_task_starts_the_node(tmp_path: Path) -> None:
     found = run(tmp_path, "local[2]", "spark.pyspark.python=/bin/false")
     assert not found["has_early_nodes"]
