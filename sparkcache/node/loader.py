@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from sparkcache.errors import SourceError
 from sparkcache.node.channel import BrokenChannelError, Channel
+from sparkcache.node.loader_limits import private_bytes
 from sparkcache.node.messages import (
     Decoded,
     Deny,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 _PR_SET_PDEATHSIG = 1
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _RETAINED_BYTES = 64 << 20
+_KEPT_BYTES = 144 << 20  # more than 192 MiB, and the node may have to end the loader
 _STREAM_TIMEOUT_S = 10.0  # a task that waits for a run reads it at once
 _MAX_ON_HEAP_BYTES = 32 << 20  # the maximum that glibc accepts
 
@@ -129,6 +131,7 @@ class _Loader:
                         break
         except SourceError as error:
             self._channel.send(Failed.from_error(error))
+        return_freed_memory(_KEPT_BYTES)
         spent = self._opener.spent()
         self._channel.send(Ended(spent.gets, spent.received_bytes, spent.retries))
 
@@ -229,6 +232,22 @@ def _detach(keep: set[int]) -> None:
     for begin, end in zip(begins, ends, strict=True):
         if begin < end:  # CPython takes an empty range for all descriptors
             os.closerange(begin, end)
+
+
+def return_freed_memory(kept_bytes: int) -> None:
+    """Return to the kernel what Arrow and glibc keep, if this process has more.
+
+    Otherwise they keep what the largest loads so far needed, though it is free.
+    """
+    if private_bytes(os.getpid()) <= kept_bytes:
+        return
+    import pyarrow as pa
+
+    gc.collect()  # responses and decoders are in cycles, and hold what was read
+    pa.default_memory_pool().release_unused()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:  # glibc only
+        trim(0)
 
 
 def _keep_freed_memory() -> None:
