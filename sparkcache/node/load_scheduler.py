@@ -148,14 +148,19 @@ class LoadScheduler:
 
     def wait(
         self, session: ReaderSession, run_index: tuple[int, int], attempt: int = 0
-    ) -> None:
-        """Have a session wait for a run that is not held; load it if need be."""
+    ) -> bool:
+        """Have a session wait for a run that is not held; load it if need be.
+
+        Return whether it is the first to wait for it.
+        """
         key = session.key(run_index)
         if key not in self._by_key:
             self.begin(session, run_index, attempt)
         job, index = self._by_key[key]
-        job.waiters.setdefault(index, []).append(session)
+        waiters = job.waiters.setdefault(index, [])
+        waiters.append(session)
         session.waiting = True
+        return len(waiters) == 1
 
     def begin(
         self, session: ReaderSession, run_index: tuple[int, int], attempt: int = 0

@@ -213,18 +213,25 @@ class ServedAt(Message, frozen=True):
     """The requested run, and held runs right after it, for a reader in the JVM.
 
     `outcome` is how the requested run was found; those after it are hits.
+    `stored_bytes` is the size in storage of the runs that this reader is the first to
+    read, since the last reply.
     """
 
     pid: int
     runs: tuple[RunAt, ...]
     outcome: Outcome = Outcome.HIT
+    stored_bytes: int = 0
 
 
 class StreamedAt(Message, frozen=True):
-    """As Streamed, with the pipe at /proc/PID/fd/FD until the reader's next message."""
+    """As Streamed, with the pipe at /proc/PID/fd/FD until the reader's next message.
+
+    `stored_bytes` as in ServedAt.
+    """
 
     pid: int
     fd: int
+    stored_bytes: int = 0
 
 
 class ServedFromSegment(Message, frozen=True):

@@ -174,6 +174,7 @@ class PathPeer:
     def __init__(self, peer: Peer) -> None:
         self._peer = peer
         self._lent: list[int] = []
+        self._stored_bytes = 0
 
     def __repr__(self) -> str:
         return f"PathPeer({self._peer!r})"
@@ -187,7 +188,8 @@ class PathPeer:
                 except OSError as error:
                     message = Refused(f"no descriptor: {error}")
                 else:
-                    message = StreamedAt(os.getpid(), self._lent[-1])
+                    stored_bytes = self._take_stored_bytes()
+                    message = StreamedAt(os.getpid(), self._lent[-1], stored_bytes)
             case ServedFromSegment():
                 message = Refused("the engine `ring` serves readers in Python alone")
         self._peer.send(message)
@@ -203,7 +205,16 @@ class PathPeer:
             unmapped.get(index) or RunAt(*index, run.size_bytes, run.value)
             for index, run in runs.items()
         )
-        self._peer.send(ServedAt(os.getpid(), tuple(found), outcome))
+        stored_bytes = self._take_stored_bytes()
+        self._peer.send(ServedAt(os.getpid(), tuple(found), outcome, stored_bytes))
+
+    def charge(self, stored_bytes: int) -> None:
+        """Add to the size in storage of the runs that it is the first to read."""
+        self._stored_bytes += stored_bytes
+
+    def _take_stored_bytes(self) -> int:
+        taken, self._stored_bytes = self._stored_bytes, 0
+        return taken
 
     def take_back(self) -> None:
         """Close the pipes that were lent: the peer has opened those it wanted."""

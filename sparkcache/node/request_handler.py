@@ -10,6 +10,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from sparkcache.node.messages import Outcome, RunAt
+from sparkcache.node.opening import PathPeer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,7 +74,8 @@ class RequestHandler:
             self._serve(session, runs)
             self._counts.times.served(now_s, self._now(), len(runs))
         else:
-            self._loads.wait(session, run_index)
+            if self._loads.wait(session, run_index):
+                self._charge(session, run_index)
             self._ahead.advance(session)
 
     def finish(self, session: ReaderSession, message: Finish) -> None:
@@ -135,6 +137,7 @@ class RequestHandler:
         if run is not None:
             if run.is_first_of_prefetched:
                 count.prefetch_hits += 1
+                self._charge(session, run_index)
             else:
                 count.hits += 1
             self._lend(session, run)
@@ -143,6 +146,12 @@ class RequestHandler:
         else:
             count.misses += 1
         return run
+
+    def _charge(self, session: ReaderSession, run_index: tuple[int, int]) -> None:
+        """Record that a session is the first to read a run since it was loaded."""
+        if isinstance(session.peer, PathPeer):
+            run_slice = session.slices[run_index[0]]
+            session.peer.charge(run_slice.stored_bytes(run_index[1]))
 
     def _outcome(self, session: ReaderSession, run: CachedRun[int] | None) -> Outcome:
         if run is not None:

@@ -450,6 +450,7 @@ def check_columns_that_nobody_planned_are_not_fetched(world: World) -> None:
 
 def check_metrics_of_a_scan(world: World) -> None:
     fresh = write(world.directory / "metered")
+    before = world.counted().received_bytes
     first = fresh.load(world.spark, minPartitions="2")
     rows(first)
     again = fresh.load(world.spark, minPartitions="2")
@@ -458,6 +459,9 @@ def check_metrics_of_a_scan(world: World) -> None:
         found = [metric(frame, name) for name in ("Hits", "Waits", "Misses")]
         assert sum(found) == metric(frame, "Runs"), found
     assert metric(first, "Misses") > 0
+    every = world.counted().received_bytes - before
+    assert metric(first, "StoredBytes") == every > 0
+    assert metric(again, "StoredBytes") == 0
     assert metric(again, "Misses") == metric(again, "Waits") == 0
 
 

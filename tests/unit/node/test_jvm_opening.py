@@ -231,6 +231,27 @@ def test_a_pipe_can_be_opened_until_the_next_message() -> None:
         os.fstat(message.fd)
 
 
+def test_stored_bytes_are_reported_once() -> None:
+    recorder = Recorder()
+    peer = PathPeer(recorder)
+    peer.charge(3)
+    peer.charge(4)
+    reading, writing = os.pipe()
+    peer.send(Streamed(), reading)
+    peer.charge(5)
+    peer.send_runs({})
+    peer.send_runs({})
+    reports = [
+        message.stored_bytes
+        for message in recorder.messages
+        if isinstance(message, StreamedAt | ServedAt)
+    ]
+    assert reports == [7, 5, 0]
+    peer.close()
+    os.close(reading)
+    os.close(writing)
+
+
 def test_a_pipe_is_closed_with_the_connection() -> None:
     recorder = Recorder()
     peer = PathPeer(recorder)

@@ -83,6 +83,26 @@ def test_a_reader_knows_how_runs_were_found() -> None:
     other.leave()
 
 
+def test_stored_bytes_are_those_of_the_first_reader() -> None:
+    world = World(CONFIG)
+    world.loader()
+    charged = []
+    for _ in range(2):
+        reader, peer = in_the_jvm(world, 0, 9)
+        while reader.wants_more:
+            at = reader.session.cursor[1] + 1
+            if at == 9:
+                break
+            reader.send_node(Take(0, at))
+            world.settle()
+        replies = [m for m, _ in peer.sent if isinstance(m, ServedAt)]
+        charged.append(sum(reply.stored_bytes for reply in replies))
+        reader.leave()
+    part = run_slice(0, 0, 9)
+    stored_bytes = sum(map(part.stored_bytes, range(9)))
+    assert charged == [stored_bytes, 0]
+
+
 def test_a_run_that_is_not_held_ends_them() -> None:
     world = held(3)
     reader, peer = in_the_jvm(world, 0, 9)

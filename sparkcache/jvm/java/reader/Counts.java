@@ -10,6 +10,7 @@ final class Counts {
   static final int MISS = 2; // and a wait is 1, as in sparkcache/node/messages.py
 
   final long[] outcomes = new long[3];
+  long storedBytes;
   long runs;
   long leftOut;
   long bytes;
@@ -21,6 +22,7 @@ final class Counts {
       new Hits(),
       new Waits(),
       new Misses(),
+      new StoredBytes(),
       new LeftOut(),
       new Bytes(), new Waited(), new PythonRowsRead()};
   }
@@ -31,6 +33,7 @@ final class Counts {
       new Value("sparkcacheHits", outcomes[0]),
       new Value("sparkcacheWaits", outcomes[1]),
       new Value("sparkcacheMisses", outcomes[2]),
+      new Value("sparkcacheStoredBytes", storedBytes),
       new Value("sparkcacheRunsLeftOut", leftOut),
       new Value("sparkcacheBytes", bytes),
       new Value("sparkcacheWaitedMs", waitedNs / 1_000_000),
@@ -81,7 +84,13 @@ final class Counts {
 
   public static final class Misses extends Sum {
     public Misses() {
-      super("sparkcacheMisses", "runs that were loaded for this scan");
+      super("sparkcacheMisses", "runs that were loaded for this scan, with a request for each");
+    }
+  }
+
+  public static final class StoredBytes extends Sum {
+    public StoredBytes() {
+      super("sparkcacheStoredBytes", "bytes from storage that this scan was the first to read");
     }
   }
 

@@ -54,6 +54,7 @@ final class NodeConnection {
   private final List<Object[]> read = new ArrayList<>();
   private final ArrayDeque<Run> served = new ArrayDeque<>();
   private Object[] current;
+  private long storedBytes;
   private int mapped;
   private boolean isClosed;
 
@@ -94,8 +95,9 @@ final class NodeConnection {
         reply = receive();
       }
       Object[] asked = {(long) slice, (long) index};
-      if (reply[0].equals("ServedAt") && reply.length == 4) {
+      if (reply[0].equals("ServedAt") && reply.length == 5) {
         int outcome = ((Long) reply[3]).intValue();
+        storedBytes += (Long) reply[4];
         for (Object found : (Object[]) reply[2]) {
           Object[] run = (Object[]) found;
           long rows = (Long) run[4];
@@ -105,7 +107,8 @@ final class NodeConnection {
           served.add(new Run(isOpen, (Long) run[2], path, run, (int) rows, matches, outcome));
           outcome = Counts.HIT;
         }
-      } else if (reply[0].equals("StreamedAt") && reply.length == 3) {
+      } else if (reply[0].equals("StreamedAt") && reply.length == 4) {
+        storedBytes += (Long) reply[3];
         served.add(new Run(false, 0, path(reply[1], reply[2]), asked, 0, true, Counts.MISS));
       } else {
         String reason = reply.length > 1 ? ": " + reply[reply.length - 1] : "";
@@ -120,6 +123,11 @@ final class NodeConnection {
     }
     current = new Object[] {slice, index};
     return run;
+  }
+
+  /** Returns the size in storage of the runs that this task was the first to read. */
+  long storedBytes() {
+    return storedBytes;
   }
 
   private static String path(Object pid, Object fd) {

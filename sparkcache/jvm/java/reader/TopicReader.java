@@ -136,6 +136,7 @@ final class TopicReader implements PartitionReader<ColumnarBatch> {
       NodeConnection.Run served = node.take(slice, index);
       counts.waitedNs += System.nanoTime() - begunNs;
       counts.outcomes[served.outcome()]++;
+      counts.storedBytes = node.storedBytes();
       if (served.path() == null) {
         index++;
         counts.runs++;
