@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 import sparkcache
 from sparkcache.metrics import Metrics
 from sparkcache.source.driver.node_rpc import node_metrics
-from tests.spark.jvm_reader_driver import IN_JVM, metric, plan_of, rows
+from tests.spark.jvm_reader_world import IN_JVM, metric, plan_of, rows
 from tests.spark.spark_topics import write
 
 _SHIELD = """
