@@ -131,7 +131,10 @@ class _Loader:
                         break
         except SourceError as error:
             self._channel.send(Failed.from_error(error))
-        return_freed_memory(_KEPT_BYTES)
+        if private_bytes(os.getpid()) > _KEPT_BYTES:
+            from sparkcache.memory.freed_memory import return_freed_memory
+
+            return_freed_memory()
         spent = self._opener.spent()
         self._channel.send(Ended(spent.gets, spent.received_bytes, spent.retries))
 
@@ -232,22 +235,6 @@ def _detach(keep: set[int]) -> None:
     for begin, end in zip(begins, ends, strict=True):
         if begin < end:  # CPython takes an empty range for all descriptors
             os.closerange(begin, end)
-
-
-def return_freed_memory(kept_bytes: int) -> None:
-    """Return to the kernel what Arrow and glibc keep, if this process has more.
-
-    Otherwise they keep what the largest loads so far needed, though it is free.
-    """
-    if private_bytes(os.getpid()) <= kept_bytes:
-        return
-    import pyarrow as pa
-
-    gc.collect()  # responses and decoders are in cycles, and hold what was read
-    pa.default_memory_pool().release_unused()
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:  # glibc only
-        trim(0)
 
 
 def _keep_freed_memory() -> None:
