@@ -214,13 +214,15 @@ class ServedAt(Message, frozen=True):
 
     `outcome` is how the requested run was found; those after it are hits.
     `stored_bytes` is the size in storage of the runs that this reader is the first to
-    read, since the last reply.
+    read, since the last reply. `expected_reads` is the most planned reads that any of
+    the runs has to come, with this one.
     """
 
     pid: int
     runs: tuple[RunAt, ...]
     outcome: Outcome = Outcome.HIT
     stored_bytes: int = 0
+    expected_reads: int = 0
 
 
 class StreamedAt(Message, frozen=True):

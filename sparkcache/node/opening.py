@@ -206,7 +206,10 @@ class PathPeer:
             for index, run in runs.items()
         )
         stored_bytes = self._take_stored_bytes()
-        self._peer.send(ServedAt(os.getpid(), tuple(found), outcome, stored_bytes))
+        expected_reads = max((run.expected_reads for run in runs.values()), default=0)
+        self._peer.send(
+            ServedAt(os.getpid(), tuple(found), outcome, stored_bytes, expected_reads)
+        )
 
     def charge(self, stored_bytes: int) -> None:
         """Add to the size in storage of the runs that it is the first to read."""

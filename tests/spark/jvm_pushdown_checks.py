@@ -184,6 +184,12 @@ def check_metrics_of_a_scan(world: World) -> None:
     assert metric(first, "StoredBytes") == every > 0
     assert metric(again, "StoredBytes") == 0
     assert metric(again, "Misses") == metric(again, "Waits") == 0
+    planned = [fresh.load(world.spark) for _ in range(3)]
+    with sparkcache.plan(*planned):
+        for frame, left in zip(planned, (3, 2, 1), strict=True):
+            rows(frame)
+            assert metric(frame, "ExpectedReads") == left
+    assert metric(again, "ExpectedReads") == 0
 
 
 def check_filters_on_a_table(world: World) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from sparkcache.config import CacheConfig
+from sparkcache.demand import Consumer, Plan
 from sparkcache.filters import Filter
 from sparkcache.node.messages import (
     Clear,
@@ -19,7 +20,15 @@ from sparkcache.node.messages import (
     Take,
 )
 from sparkcache.node.opening import PathPeer
-from tests.unit.node.node_world import CONFIG, SIZE, FakePeer, Reader, World, run_slice
+from tests.unit.node.node_world import (
+    CONFIG,
+    SIZE,
+    TOPIC,
+    FakePeer,
+    Reader,
+    World,
+    run_slice,
+)
 
 NO_AHEAD = replace(CONFIG, read_ahead_bytes=0)
 
@@ -101,6 +110,23 @@ def test_stored_bytes_are_those_of_the_first_reader() -> None:
     part = run_slice(0, 0, 9)
     stored_bytes = sum(map(part.stored_bytes, range(9)))
     assert charged == [stored_bytes, 0]
+
+
+def test_a_reader_knows_how_many_reads_are_planned() -> None:
+    world = World(NO_AHEAD)
+    world.loader()
+    plans = (Plan("nightly", (Consumer(TOPIC),) * 3),)
+    found = []
+    for stage in range(4):
+        reader, peer = in_the_jvm(world, 0, 1, stage=stage, plans=plans)
+        reader.send_node(Take(0, 0))
+        world.settle()
+        reader.send_node(Finish(((0, 0),), ((0, 0),)))
+        ((message, _),) = peer.sent
+        assert isinstance(message, ServedAt)
+        found.append(message.expected_reads)
+        reader.leave()
+    assert found == [3, 2, 1, 0]
 
 
 def test_a_run_that_is_not_held_ends_them() -> None:

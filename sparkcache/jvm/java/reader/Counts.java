@@ -1,5 +1,6 @@
 package sparkcache;
 
+import java.util.Arrays;
 import org.apache.spark.sql.connector.metric.CustomMetric;
 import org.apache.spark.sql.connector.metric.CustomSumMetric;
 import org.apache.spark.sql.connector.metric.CustomTaskMetric;
@@ -11,6 +12,7 @@ final class Counts {
 
   final long[] outcomes = new long[3];
   long storedBytes;
+  long expectedReads;
   long runs;
   long leftOut;
   long bytes;
@@ -23,6 +25,7 @@ final class Counts {
       new Waits(),
       new Misses(),
       new StoredBytes(),
+      new ExpectedReads(),
       new LeftOut(),
       new Bytes(), new Waited(), new PythonRowsRead()};
   }
@@ -34,6 +37,7 @@ final class Counts {
       new Value("sparkcacheWaits", outcomes[1]),
       new Value("sparkcacheMisses", outcomes[2]),
       new Value("sparkcacheStoredBytes", storedBytes),
+      new Value("sparkcacheExpectedReads", expectedReads),
       new Value("sparkcacheRunsLeftOut", leftOut),
       new Value("sparkcacheBytes", bytes),
       new Value("sparkcacheWaitedMs", waitedNs / 1_000_000),
@@ -91,6 +95,24 @@ final class Counts {
   public static final class StoredBytes extends Sum {
     public StoredBytes() {
       super("sparkcacheStoredBytes", "bytes from storage that this scan was the first to read");
+    }
+  }
+
+  /** The greatest of all tasks, not their sum. */
+  public static final class ExpectedReads implements CustomMetric {
+    @Override
+    public String name() {
+      return "sparkcacheExpectedReads";
+    }
+
+    @Override
+    public String description() {
+      return "planned consumers that had still to read, with this one";
+    }
+
+    @Override
+    public String aggregateTaskMetrics(long[] taskMetrics) {
+      return Long.toString(Arrays.stream(taskMetrics).max().orElse(0));
     }
   }
 

@@ -55,6 +55,7 @@ final class NodeConnection {
   private final ArrayDeque<Run> served = new ArrayDeque<>();
   private Object[] current;
   private long storedBytes;
+  private long expectedReads;
   private int mapped;
   private boolean isClosed;
 
@@ -95,9 +96,10 @@ final class NodeConnection {
         reply = receive();
       }
       Object[] asked = {(long) slice, (long) index};
-      if (reply[0].equals("ServedAt") && reply.length == 5) {
+      if (reply[0].equals("ServedAt") && reply.length == 6) {
         int outcome = ((Long) reply[3]).intValue();
         storedBytes += (Long) reply[4];
+        expectedReads = Math.max(expectedReads, (Long) reply[5]);
         for (Object found : (Object[]) reply[2]) {
           Object[] run = (Object[]) found;
           long rows = (Long) run[4];
@@ -128,6 +130,11 @@ final class NodeConnection {
   /** Returns the size in storage of the runs that this task was the first to read. */
   long storedBytes() {
     return storedBytes;
+  }
+
+  /** Returns the most planned reads that a run had to come, with that of this task. */
+  long expectedReads() {
+    return expectedReads;
   }
 
   private static String path(Object pid, Object fd) {

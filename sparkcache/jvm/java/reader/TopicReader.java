@@ -137,6 +137,7 @@ final class TopicReader implements PartitionReader<ColumnarBatch> {
       counts.waitedNs += System.nanoTime() - begunNs;
       counts.outcomes[served.outcome()]++;
       counts.storedBytes = node.storedBytes();
+      counts.expectedReads = node.expectedReads();
       if (served.path() == null) {
         index++;
         counts.runs++;
