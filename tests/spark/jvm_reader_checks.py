@@ -342,6 +342,23 @@ def check_columns_are_pinned_as_long_as_they_are_used(world: World) -> None:
     world.wait_until_nothing_is_pinned()
 
 
+def check_vectors_share_no_buffer(world: World) -> None:
+    """Vectors without nulls share memory, but each task sets the indexes of its own."""
+    gateway: Any = world.spark.sparkContext._gateway
+    jvm: Any = world.spark._jvm
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    ones = loader.loadClass("sparkcache.RunColumn$Ones")
+    (method,) = [one for one in ones.getDeclaredMethods() if one.getName() == "atLeast"]
+    method.setAccessible(True)
+    arguments = gateway.new_array(jvm.java.lang.Object, 1)
+    arguments[0] = jvm.java.lang.Long(1000)
+    first, second = method.invoke(None, arguments), method.invoke(None, arguments)
+    assert first.memoryAddress() == second.memoryAddress()
+    first.writerIndex(125)
+    second.writerIndex(0)
+    assert first.readableBytes() == 125
+
+
 def check_no_room(world: World) -> None:
     streamed = write(world.directory / "streamed")
     key = "spark.sparkcache.maxBytes"

@@ -282,12 +282,13 @@ final class RunColumn extends ArrowColumnVector {
     private static final int LEAST_BYTES = 128 << 10;
     private static ArrowBuf buffer = of(LEAST_BYTES);
 
+    /** Returns a buffer for one vector: vectors set its indexes, and tasks have several. */
     static synchronized ArrowBuf atLeast(long rows) {
       long needed = (rows + 7) / 8;
       if (buffer.capacity() < needed) {
         buffer = of((int) (2 * needed));
       }
-      return buffer;
+      return buffer.slice(0, needed);
     }
 
     private static ArrowBuf of(int size) {
