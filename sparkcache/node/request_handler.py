@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sparkcache.cache import CachedRun
+    from sparkcache.filters import RunStatistics
     from sparkcache.node.counts import Counts
     from sparkcache.node.load_scheduler import LoadedRun, LoadScheduler
     from sparkcache.node.messages import Finish, Take
@@ -68,7 +69,6 @@ class RequestHandler:
         self._settle(session, message)
         now_s = self._now()
         run = self._take(session, run_index, now_s)
-        session.outcome = self._outcome(session, run)
         if run is not None:
             runs = {run_index: run} | self._following(session, run, now_s)
             self._serve(session, runs)
@@ -140,10 +140,13 @@ class RequestHandler:
                 self._charge(session, run_index)
             else:
                 count.hits += 1
+            session.outcome = Outcome.HIT
             self._lend(session, run)
         elif key in self._loads:
+            session.outcome = Outcome.WAIT
             count.waits += 1
         else:
+            session.outcome = Outcome.MISS
             count.misses += 1
         return run
 
@@ -152,12 +155,6 @@ class RequestHandler:
         if isinstance(session.peer, PathPeer):
             run_slice = session.slices[run_index[0]]
             session.peer.charge(run_slice.stored_bytes(run_index[1]))
-
-    def _outcome(self, session: ReaderSession, run: CachedRun[int] | None) -> Outcome:
-        if run is not None:
-            return Outcome.HIT
-        is_loaded = session.key(session.cursor) in self._loads
-        return Outcome.WAIT if is_loaded else Outcome.MISS
 
     def _following(
         self, session: ReaderSession, run: CachedRun[int], now_s: float
@@ -170,21 +167,26 @@ class RequestHandler:
             held = self._store.peek(session.key(run_index), now_s)
             if held is None or not self._store.can_follow(held, run.slot, session.peer):
                 break
-            size_bytes += held.size_bytes if self._is_mapped_by(session, held) else 0
+            size_bytes += 0 if self._sufficient(session, held) else held.size_bytes
             if size_bytes > max_bytes:
                 break
             self._take(session, run_index, now_s)
             following[run_index] = held
         return following
 
-    def _is_mapped_by(self, session: ReaderSession, run: CachedRun[int]) -> bool:
-        """Return whether a session needs more of a run than its statistics."""
-        return not session.is_selective or session.maps(self._store.statistics(run.key))
+    def _sufficient(
+        self, session: ReaderSession, run: CachedRun[int]
+    ) -> RunStatistics | None:
+        """Return the statistics of a run if a session needs no more of it."""
+        if not session.is_selective:
+            return None
+        known = self._store.statistics(run.key)
+        return None if session.maps(known) else known
 
     def _lend(self, session: ReaderSession, run: CachedRun[int]) -> None:
         """Give the run that a session asks for to it, or only its statistics."""
-        known = self._store.statistics(run.key) if session.is_selective else None
-        if known is None or session.maps(known):
+        known = self._sufficient(session, run)
+        if known is None:
             self._pin(session, run)
         else:
             matches = known.may_match(session.filters)

@@ -165,6 +165,11 @@ def check_columns_that_nobody_planned_are_not_fetched(world: World) -> None:
     fetched = world.counted().received_bytes - before
     assert fetched > count * pad_bytes
     assert rows(world.delta(path).drop("pad")).total() == count
+    plans = [sparkcache.plan(first), sparkcache.plan(second)]
+    for plan in plans:
+        plan.__enter__()
+    for plan in plans:  # as threads do, which end in any order
+        plan.__exit__(None, None, None)
     conf = dict(world.spark.conf.getAll)
     assert "spark.sparkcache.plannedColumns" not in conf
 

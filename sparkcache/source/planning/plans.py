@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import uuid
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pyspark.sql import DataFrame
@@ -47,14 +47,21 @@ def plan(*dataframes: DataFrame) -> Iterator[Plan]:
     """
     _require_dataframes(dataframes)
     scans = [scan for dataframe in dataframes for scan in _scans(dataframe)]
-    consumers = tuple(consumer for scan in scans for consumer in _consumers(*scan[:2]))
+    consumers = tuple(
+        consumer
+        for options, spark, _ in scans
+        for consumer in _consumers(options, spark)
+    )
     if not consumers:
         raise ConfigError(
             "plan(): none of these DataFrames reads format('sparkcache'), or they "
             "belong to Spark Connect, which does not show their query plans"
         )
     sessions = list(dict.fromkeys(frame.sparkSession for frame in dataframes))
-    with planned(sessions, consumers) as begun, _columns_planned(sessions, scans):
+    with (
+        planned(sessions, consumers) as begun,
+        _columns_planned(begun.id, sessions, scans),
+    ):
         yield begun
 
 
@@ -113,7 +120,7 @@ def _scans(dataframe: DataFrame) -> list[_Scan]:
 
 @contextmanager
 def _columns_planned(
-    sessions: Sequence[SparkSession], scans: Iterable[_Scan]
+    plan_id: str, sessions: Sequence[SparkSession], scans: Iterable[_Scan]
 ) -> Iterator[None]:
     """Ship which columns the scans of tables want within the block.
 
@@ -129,29 +136,34 @@ def _columns_planned(
             wanted.setdefault(table, set()).update(columns)
             options_of.setdefault(table, []).append(options)
     entries = [
-        {"options": options, "columns": sorted(wanted[table])}
+        {"plan": plan_id, "options": options, "columns": sorted(wanted[table])}
         for table, all_options in options_of.items()
         for options in all_options
     ]
-    with ExitStack() as stack:
-        for spark in sessions if entries else ():
-            stack.enter_context(_conf(spark, COLUMNS_CONF, json.dumps(entries)))
+    if not entries:
         yield
-
-
-@contextmanager
-def _conf(spark: SparkSession, key: str, value: str) -> Iterator[None]:
-    """Set a conf within the block."""
-    before = spark.conf.get(key, None)
-    spark.conf.set(key, value)
+        return
+    for spark in sessions:
+        _change_columns(spark, plan_id, entries)
     try:
         yield
     finally:
-        if spark.sparkContext._jsc is not None:  # else Spark has stopped
-            if before is None:
-                spark.conf.unset(key)
-            else:
-                spark.conf.set(key, before)
+        if sessions[0].sparkContext._jsc is not None:  # else Spark has stopped
+            for spark in sessions:
+                _change_columns(spark, plan_id, [])
+
+
+def _change_columns(
+    spark: SparkSession, plan_id: str, entries: Iterable[Mapping[str, Any]]
+) -> None:
+    """Replace the columns that a plan ships with a session."""
+    with _plans_lock:
+        shipped = json.loads(spark.conf.get(COLUMNS_CONF, "[]") or "[]")
+        kept = [entry for entry in shipped if entry["plan"] != plan_id]
+        if changed := [*kept, *entries]:
+            spark.conf.set(COLUMNS_CONF, json.dumps(changed))
+        else:
+            spark.conf.unset(COLUMNS_CONF)
 
 
 def _consumers(options: Mapping[str, str], spark: SparkSession) -> list[Consumer]:
