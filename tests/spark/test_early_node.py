@@ -3,38 +3,24 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.spark.applications import run_application
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("jdk")]
 
-ROOT = Path(__file__).parents[2]
-
 
 def run(directory: Path, master: str, *confs: str) -> dict[str, Any]:
     """Run an application; return what it found."""
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "tests.spark.early_node_driver"),
-            *(str(directory), master, *confs),
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-        cwd=ROOT,
-        env=os.environ | {"PYSPARK_PYTHON": sys.executable},
-    )
-    assert done.returncode == 0, done.stderr
+    done = run_application("early_node_driver", directory, master, *confs)
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     assert len(set(found["rows"])) == 1
     return found

@@ -4,36 +4,23 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from tests.needs import SPARK_4_1
+from tests.spark.applications import run_application
 from tests.spark.jvm_reader_driver import CHECKS
 
 pytestmark = pytest.mark.spark
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory, jdk: None) -> dict[str, str | None]:
     """What went wrong in an application with the reader, for each of its checks."""
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "tests.spark.jvm_reader_driver"),
-            str(tmp_path_factory.mktemp("driver")),
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=600,
-        cwd=ROOT,
-        env=os.environ | {"PYSPARK_PYTHON": sys.executable},
-    )
-    assert done.returncode == 0, done.stderr
+    directory = tmp_path_factory.mktemp("driver")
+    done = run_application("jvm_reader_driver", directory, timeout_s=600)
     lines = [line.split(maxsplit=2) for line in done.stdout.splitlines()]
     return {name: json.loads(wrong) for name, _, wrong in lines}
 
@@ -50,20 +37,8 @@ def test_in_an_application_with_the_reader(
 @SPARK_4_1
 @pytest.mark.usefixtures("jdk")
 def test_where_the_jvm_may_not_open_the_memory_of_the_node(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.spark.shielded_node_driver", str(tmp_path)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-        cwd=ROOT,
-        env=os.environ
-        | {
-            "PYSPARK_PYTHON": sys.executable,
-            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-        },
-    )
-    assert done.returncode == 0, done.stderr
+    path = os.pathsep.join(filter(None, sys.path))
+    done = run_application("shielded_node_driver", tmp_path, PYTHONPATH=path)
     found = json.loads(done.stdout)
     for read in found:
         assert read["is_same"]
