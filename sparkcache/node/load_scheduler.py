@@ -235,6 +235,7 @@ class LoadScheduler:
         Returns the key of the run.
         """
         job = self._heard_from(peer)
+        self._spend(peer, message)
         self._learn(job, message.index, message.offset)
         self._count["lost_entries"] += message.lost_entries
         job.next = message.index
@@ -396,7 +397,7 @@ class LoadScheduler:
                 job.loader.send(Forget(job.number))
         return None
 
-    def _spend(self, peer: Peer, spent: Ended | LoaderEnded) -> None:
+    def _spend(self, peer: Peer, spent: Decoded | Ended | LoaderEnded) -> None:
         """Count requests to the storage, for the topic that the loader read last."""
         if peer in self._last_topics:
             topic = self._topics.for_topic(self._last_topics[peer])

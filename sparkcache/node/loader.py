@@ -145,7 +145,18 @@ class _Loader:
         decoded = load.decode(raw)
         lost = sum(loss.last - loss.first + 1 for loss in decoded.losses)
         encoded = EncodedRun(decoded, load.schema(decoded))
-        self._channel.send(Decoded(index, encoded.size_bytes, raw.offset, lost))
+        size_bytes, spent = encoded.size_bytes, self._opener.spent()
+        self._channel.send(
+            Decoded(
+                index,
+                size_bytes,
+                raw.offset,
+                lost,
+                spent.gets,
+                spent.received_bytes,
+                spent.retries,
+            )
+        )
         answer = self._receive()
         match answer:
             case Grant():

@@ -26,7 +26,7 @@ from sparkcache.node.events import (
 )
 from sparkcache.node.loader import fork_loader
 from sparkcache.node.loader_limits import LoaderLimits, loader_limits, private_bytes
-from sparkcache.node.messages import Ended, FromLoader
+from sparkcache.node.messages import Decoded, Ended, FromLoader
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
@@ -48,7 +48,7 @@ class _Process:
     Attributes:
         pid: Its process id.
         spent: What it has counted: GETs, bytes received, retries.
-        reported: The sums of what it has reported with its loads.
+        reported: The sums of what it has reported.
 
     """
 
@@ -56,8 +56,8 @@ class _Process:
     spent: SharedCounters
     reported: tuple[int, int, int] = (0, 0, 0)
 
-    def report(self, message: Ended) -> None:
-        """Add what it reports with a load."""
+    def report(self, message: Decoded | Ended) -> None:
+        """Add what it reports with a run, or at the end of a load."""
         gets, received_bytes, retries = self.reported
         self.reported = (
             gets + message.gets,
@@ -200,7 +200,7 @@ class LoaderPool:
         return channel
 
     def _on_message(self, peer: Peer, message: FromLoader, fd: int | None) -> None:
-        if isinstance(message, Ended):
+        if isinstance(message, Decoded | Ended):
             self._processes[peer].report(message)
         self._handle(LoaderMessage(peer, message, fd))
 

@@ -368,12 +368,18 @@ class Cancel(Message, frozen=True):
 
 
 class Decoded(Message, frozen=True):
-    """A run is decoded, with its size in memory and its offset in the object."""
+    """A run is decoded, with its size in memory and its offset in the object.
+
+    Carries what the loader has spent since it last reported that.
+    """
 
     index: int
     size_bytes: int
     offset: int
     lost_entries: int = 0
+    gets: int = 0
+    received_bytes: int = 0
+    retries: int = 0
 
 
 class Skipped(Message, frozen=True):
@@ -392,7 +398,10 @@ class Loaded(Message, frozen=True):
 
 
 class Ended(Message, frozen=True):
-    """The load is over, complete or cancelled; carries its costs."""
+    """The load is over, complete or cancelled.
+
+    Carries what the loader has spent since it last reported that.
+    """
 
     gets: int
     received_bytes: int

@@ -9,7 +9,7 @@ import pytest
 
 from sparkcache.metric_definition import Kind
 from sparkcache.metrics import METRICS, Metrics
-from sparkcache.node.messages import Ended
+from sparkcache.node.messages import Decoded, Ended
 from tests.unit.node.node_world import CONFIG, RUNS, SIZE, STORED, World, plan
 
 if TYPE_CHECKING:
@@ -184,6 +184,18 @@ def test_what_a_load_cost_is_counted() -> None:
     counted = world.service.metrics()
     assert (counted.gets, counted.received_bytes, counted.retries) == (3, 5000, 2)
     assert counted.saved_gets == 1 - 3
+
+
+def test_what_a_run_cost_is_counted_before_a_task_has_it() -> None:
+    world = world_of()
+    reader = world.of(0, 1)
+    reader.ask()
+    (loader,) = world.loaders
+    loader.step()
+    loader.report(Decoded(0, SIZE, 0, gets=1, received_bytes=5000, retries=2))
+    counted = world.service.metrics()
+    assert (counted.gets, counted.received_bytes, counted.retries) == (1, 5000, 2)
+    assert not reader.answers
 
 
 def test_every_metric_has_a_name_of_its_own() -> None:
