@@ -57,6 +57,17 @@ class Metrics:
     requested_bytes: int = counter(
         "cache.requested.bytes", "Stored size of the runs that tasks asked for."
     )
+    home_requests: int = counter(
+        "cache.gets.home", "Requests for runs that this executor is the home of."
+    )
+    away_requests: int = counter(
+        "cache.gets.away", "Requests for runs that another executor is the home of."
+    )
+    away_bytes: int = counter(
+        "cache.away.bytes",
+        "Stored size of the runs that were loaded here for a task away from their "
+        "home, and not kept.",
+    )
     loads: int = counter("cache.loads", "Loads started.")
     failures: int = counter("cache.load.failures", "Loads that failed.")
     gets: int = counter("storage.gets", "GET requests for content.")
@@ -234,6 +245,9 @@ class TopicMetrics:
     served_bytes: int = 0
     reads: int = 0
     requested_bytes: int = 0
+    home_requests: int = 0
+    away_requests: int = 0
+    away_bytes: int = 0
     loads: int = 0
     gets: int = 0
     received_bytes: int = 0

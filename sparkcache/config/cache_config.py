@@ -197,7 +197,13 @@ class ScanConfig(_Checked):
     )
     partition_bytes: BlockBytes = setting(
         64 << 20,
-        "Approximate size of a Spark partition, as stored.",
+        "Maximum size of a Spark partition, approximately, as stored.",
+    )
+    homes: Flag = setting(
+        True,
+        "Give each part of a topic a home among the executors, which keeps it, and "
+        "have Spark prefer that executor for the tasks that read it. Needs the reader "
+        "in the JVM. Off: each executor keeps what its own tasks read.",
     )
     startup_timeout_s: Timeout = setting(
         20,

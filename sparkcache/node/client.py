@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from sparkcache.errors import CacheUnavailable
 from sparkcache.fetch.direct import DirectReader
+from sparkcache.homes import Place
 from sparkcache.memory.pipe import read_run
 from sparkcache.memory.sealed import map_run
 from sparkcache.memory.segment import MappedSegments
@@ -64,6 +65,7 @@ def read_scan(
     following: tuple[tuple[int, RunSlice], ...] = (),
     group: str = "",
     authority: int = 0,
+    place: Place = Place.ANYWHERE,
 ) -> Iterator[DecodedRun]:
     """Yield the runs of a scan in order, from the node if there is one.
 
@@ -79,6 +81,7 @@ def read_scan(
         following: The first slices of later partitions, by partition.
         group: Who owns the topic, such as tenant and namespace, for the node's counts.
         authority: How much the settings count beside those of other tasks.
+        place: Whether this executor is the home of the slices.
 
     """
     node = None
@@ -94,6 +97,7 @@ def read_scan(
                 following,
                 group,
                 authority,
+                place=place,
             )
         )
     with closing(_Runs(scan, node)) as runs:

@@ -35,6 +35,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from sparkcache.histogram import TIMES_S, Values
+from sparkcache.homes import Place
 from sparkcache.node.load_job import LoadJob, lay_out
 from sparkcache.node.load_queue import LoadQueue
 from sparkcache.node.messages import (
@@ -72,6 +73,9 @@ class Demand(Protocol):
 
     def is_wanted(self, span: RunSpan) -> bool:
         """Return whether any session waits for a run of a span, or will come to one."""
+
+    def is_kept(self, span: RunSpan) -> bool:
+        """Return whether a run of a span is wanted by a session that it is kept for."""
 
     def is_near(self, key: RunKey, span: RunSpan, size_bytes: int) -> bool:
         """Return whether a run is in the read-ahead window of a reader."""
@@ -271,9 +275,18 @@ class LoadScheduler:
         """Pass the end of a pipe to the session that the denied run is streamed to."""
         session = self._heard_from(peer).streams.pop(0)
         if session is not None:
+            if session.place is Place.AWAY:
+                self._count_away(session)
             self._count["streamed"] += 1
             session.waiting = False
             session.peer.send(Streamed(), fd)
+
+    def _count_away(self, session: ReaderSession) -> None:
+        """Count the run that a session waits for as loaded away from its home."""
+        run_slice, index = session.cursor
+        stored_bytes = session.slices[run_slice].stored_bytes(index)
+        topic = session.key(session.cursor).ledger.topic
+        self._topics.for_topic(topic).away_bytes += stored_bytes
 
     def ended(self, peer: Peer, message: Ended) -> None:
         """Make a loader idle whose load is over."""
@@ -426,22 +439,33 @@ class LoadScheduler:
         """Answer a loader that has decoded a run, or leave it waiting."""
         span, key = job.span(run.index), job.key(run.index)
         is_wanted = self._demand.is_wanted(span)
-        if not job.is_awaited():
-            if not self._demand.is_wanted(job.span()):
-                self._cancel(peer, job)
+        if not (job.is_awaited() or self._demand.is_wanted(job.span())):
+            self._cancel(peer, job)
+            return
+        if is_wanted and not self._demand.is_kept(span):
+            self._stream(peer, job, run)
+            return
+        is_early = is_wanted and not job.is_awaited()
+        if is_early and not self._demand.is_near(key, span, run.size_bytes):
+            if not self._must_yield(peer):
                 return
-            if is_wanted and not self._demand.is_near(key, span, run.size_bytes):
-                if not self._must_yield(peer):
-                    return
-                if not job.is_small:
-                    self._preempt(peer, job, run)
-                    return
+            if not job.is_small:
+                self._preempt(peer, job, run)
+                return
         # A run that is only decoded on the way to a wanted one must evict nothing.
         reserve = self._store.reserve if is_wanted else self._store.reserve_spare
         slot = reserve(key, run.size_bytes)
         if slot is not None:
             self._grant(peer, job, slot)
         elif job.is_awaited() or not is_wanted:
+            self._count["not_admitted"] += 1
+            self._deny(peer, job, run)
+        elif self._must_yield(peer):
+            self._cancel(peer, job)
+
+    def _stream(self, peer: Peer, job: LoadJob, run: Decoded) -> None:
+        """Have a run that is not to be kept streamed, once a session waits for it."""
+        if job.is_awaited():
             self._deny(peer, job, run)
         elif self._must_yield(peer):
             self._cancel(peer, job)
@@ -466,7 +490,6 @@ class LoadScheduler:
         self._answer(peer, job, Grant(slot, last=job.is_ending), writable_fd)
 
     def _deny(self, peer: Peer, job: LoadJob, run: Decoded) -> None:
-        self._count["not_admitted"] += 1
         del self._by_key[job.key(run.index)]
         job.next = run.index + 1
         job.streams += job.waiters.pop(run.index, [])

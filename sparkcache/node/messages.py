@@ -32,11 +32,12 @@ from sparkcache.errors import CredentialsError, SourceError
 from sparkcache.fetch.load import Load
 from sparkcache.fetch.scan import RunSlice, Scan
 from sparkcache.filters import Filter, RunStatistics
+from sparkcache.homes import Place
 from sparkcache.metrics import Metrics, TopicMetrics
 from sparkcache.model import Extent, Ledger, Position, Run, Slot
 from sparkcache.reported_loss import ReportedLoss
 
-PROTOCOL_VERSION = 9
+PROTOCOL_VERSION = 10
 
 
 class Message(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -77,6 +78,7 @@ class PackedOpen(Message, frozen=True):
     following: tuple[tuple[int, PackedSlice], ...]
     group: str
     authority: int
+    place: Place
 
 
 class OpenPartition(Message, frozen=True):
@@ -84,6 +86,7 @@ class OpenPartition(Message, frozen=True):
 
     `planned` is a PlannedPartition, `properties` are local properties of the task,
     `filters` those of the query, as JSON. With `rows_only` the task wants no columns.
+    `place` says whether this executor is the home of the partition.
     """
 
     planned: bytes
@@ -92,6 +95,7 @@ class OpenPartition(Message, frozen=True):
     properties: dict[str, str]
     filters: str = "[]"
     rows_only: bool = False
+    place: Place = Place.ANYWHERE
 
 
 class Open(Message, frozen=True):
@@ -102,6 +106,8 @@ class Open(Message, frozen=True):
     first slices of later partitions, by partition. `group` is the owner of the topic,
     for the node's counts. `filters` and `rows_only` are those of OpenPartition: a run
     that cannot match, or of whose rows only the number matters, need not be mapped.
+    Runs that are loaded for a task at the `place` AWAY are not kept: their home is to
+    keep them.
     """
 
     version: int
@@ -115,6 +121,7 @@ class Open(Message, frozen=True):
     authority: int = 0
     filters: tuple[Filter, ...] = ()
     rows_only: bool = False
+    place: Place = Place.ANYWHERE
 
 
 class Take(Message, frozen=True):

@@ -130,6 +130,7 @@ def opened(message: OpenPartition) -> Open | None:
         settings.authority,
         filters,
         message.rows_only,
+        message.place,
     )
 
 

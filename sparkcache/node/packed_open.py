@@ -34,6 +34,7 @@ def packed(message: Open) -> PackedOpen:
         following,
         message.group,
         message.authority,
+        message.place,
     )
 
 
@@ -78,6 +79,7 @@ def unpacked(opening: PackedOpen) -> Open:
         tuple(following),
         opening.group,
         opening.authority,
+        place=opening.place,
     )
 
 

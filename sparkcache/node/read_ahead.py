@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sparkcache.homes import Place
 from sparkcache.node.readers import MAX_RUNS_AHEAD
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ class ReadAhead:
     def advance(self, session: ReaderSession) -> None:
         """Begin the loads that a session's read-ahead window allows."""
         assert session.scan is not None, "it is open"
+        if session.place is Place.AWAY:
+            return
         scan = self._readers.scan_of(session)
         run_bytes = scan.window.run_bytes or session.scan.config.run_bytes
         window_bytes = self._readers.window_bytes(scan, run_bytes)

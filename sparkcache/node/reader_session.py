@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Protocol
 
+from sparkcache.homes import Place
 from sparkcache.node.messages import Outcome
 
 if TYPE_CHECKING:
@@ -95,6 +96,8 @@ class ReaderSession:
         held_ahead: What is known of its next runs.
         filters: The filters of its query.
         rows_only: Whether it wants to know no more than how many rows there are.
+        place: Whether this executor is the home of its runs. For a task that reads
+            away from their home no run is kept.
         outcome: How the run was found that it asked for last.
         unmapped: What is reported of runs that it need not map, by index.
 
@@ -110,6 +113,7 @@ class ReaderSession:
     held_ahead: HeldAhead = field(default_factory=HeldAhead)
     filters: tuple[Filter, ...] = ()
     rows_only: bool = False
+    place: Place = Place.ANYWHERE
     unmapped: dict[tuple[int, int], RunAt] = field(default_factory=dict)
     outcome: Outcome = Outcome.HIT
     _next: int = 0

@@ -19,6 +19,7 @@ from sparkcache.fetch.read_ahead_window import (
     EarlyExitTracker,
     ReadAheadWindow,
 )
+from sparkcache.homes import Place
 from sparkcache.node.reader_session import ReaderSession
 from sparkcache.node.scan_prefetch import PATIENCE_S, Follower, ScanPrefetch
 
@@ -85,7 +86,8 @@ class Readers:
         scan = self._scan(message)
         scan.begin(session, message.reader.token.part, now_s)
         self._scan_of[session] = scan
-        for partition, run_slice in message.following:
+        following = () if session.place is Place.AWAY else message.following
+        for partition, run_slice in following:
             if (
                 partition > scan.frontier
                 and partition not in scan.upcoming
@@ -131,6 +133,13 @@ class Readers:
     def is_wanted(self, span: RunSpan) -> bool:
         """Return whether any session waits for a run of a span, or will come to one."""
         return any(session.wants(span) for _, session in self._readers())
+
+    def is_kept(self, span: RunSpan) -> bool:
+        """Return whether a run of a span is wanted by a session that it is kept for."""
+        return any(
+            session.wants(span) and session.place is not Place.AWAY
+            for _, session in self._readers()
+        )
 
     def is_near(self, key: RunKey, span: RunSpan, size_bytes: int) -> bool:
         """Return whether a run is in the read-ahead window of any of its readers."""

@@ -262,6 +262,7 @@ class Service:
         self._record_progress(message.plans)
         session.begin(message.scan)
         session.filters, session.rows_only = message.filters, message.rows_only
+        session.place = message.place
         if message.scan.slices:
             session.partition_read = self._open_read(message)
             self._readers.open(session, message, self._now())

@@ -9,6 +9,7 @@ import msgspec
 
 from sparkcache.config import CONF_PREFIX, DECIDES_CONF, PLANS_CONF, CacheConfig
 from sparkcache.demand import Plan
+from sparkcache.homes import Place
 from sparkcache.model import ReadToken
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 _JOB_GROUP = "spark.jobGroup.id"  # the run's id, if a query has set it
 _QUERY_ID = "sql.streaming.queryId"
 _EXECUTION_ID = "spark.sql.execution.id"
+_PLACE = "sparkcache.place"  # set by the JVM
 
 PROPERTIES = (
     *CacheConfig().to_conf(),
@@ -25,6 +27,7 @@ PROPERTIES = (
     _JOB_GROUP,
     _QUERY_ID,
     _EXECUTION_ID,
+    _PLACE,
 )
 """The local properties of a task that count."""
 
@@ -44,6 +47,7 @@ class TaskSettings:
         authority: How much its settings count for the node: 2 in the session that was
             installed first, 1 in a streaming query of it, which has the session's
             settings of when it was started, and 0 elsewhere.
+        place: Whether its executor is the home of what it reads.
 
     """
 
@@ -54,6 +58,7 @@ class TaskSettings:
     run: str = ""
     query: str = ""
     authority: int = 0
+    place: Place = Place.ANYWHERE
 
     @classmethod
     def of(
@@ -86,6 +91,7 @@ class TaskSettings:
             properties.get(_JOB_GROUP, ""),
             query,
             _authority(properties, is_stream=bool(query)),
+            Place(properties.get(_PLACE, "")),
         )
 
     def plans_of(self, stream: Plan | None) -> tuple[Plan, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
+from sparkcache.homes import Place
 from sparkcache.metric_definition import Kind
 from sparkcache.metrics import METRICS, TopicMetrics
 
@@ -65,6 +66,8 @@ class TopicCounts:
         count.requests += 1
         count.reads += run_index[1] == run_slice.start or not session.is_in_order
         count.requested_bytes += run_slice.stored_bytes(run_index[1])
+        count.home_requests += session.place is Place.HOME
+        count.away_requests += session.place is Place.AWAY
         return count
 
     def insert(self, topic: str, size_bytes: int) -> None:

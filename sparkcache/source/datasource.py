@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from sparkcache.connector import Storage
     from sparkcache.filters import Filter
+    from sparkcache.homes import Executor
     from sparkcache.source.driver.broadcast import BroadcastRef
 
 
@@ -89,8 +90,14 @@ class SparkCacheSource(DataSource):
             if self._is_for_jvm:
                 scan = jvm_partition.narrowed(self._scan, schema)
                 reader = TaskReader(scan, columns, self.installed)
-                filters = jvm_partition.filters_of(schema)
-                return _ReaderForJvm(scan, self._config, reader, self._base, filters)
+                return _ReaderForJvm(
+                    scan,
+                    self._config,
+                    reader,
+                    self._base,
+                    jvm_partition.filters_of(schema),
+                    jvm_partition.executors_of(schema, self._config),
+                )
             reader = TaskReader(self._scan, columns, self.installed)
             return _Reader(self._scan, self._config, reader)
 
@@ -121,10 +128,12 @@ class _Reader(DataSourceReader):
         config: CacheConfig,
         task_reader: TaskReader,
         filters: tuple[Filter, ...] = (),
+        executors: tuple[Executor, ...] = (),
     ) -> None:
         self._scan = scan
         self._config = config
         self._filters = filters
+        self._executors = executors
         self._task_reader = task_reader
         # Snapshots are taken here, since tasks get the reader as it is constructed.
         self._storage: Storage | None = open_storage(
@@ -162,6 +171,7 @@ class _Reader(DataSourceReader):
                     self._storage,
                     self._snapshots,
                     self._filters,
+                    self._executors,
                 )
             )
 
@@ -182,8 +192,9 @@ class _ReaderForJvm(_Reader):
         task_reader: TaskReader,
         installed: CacheConfig | None,
         filters: tuple[Filter, ...],
+        executors: tuple[Executor, ...],
     ) -> None:
-        super().__init__(scan, config, task_reader, filters)
+        super().__init__(scan, config, task_reader, filters, executors)
         self._installed = installed
 
     def partitions(self) -> Sequence[InputPartition]:

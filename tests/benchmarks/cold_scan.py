@@ -289,12 +289,12 @@ def _parts(options: ScanOptions, config: CacheConfig) -> Iterator[Part]:
     )
     for consumer, of_topic in zip(consumers, cut, strict=True):
         scans = []
-        for pieces in of_topic:
+        for part in of_topic:
             slices = (
                 run_slice(
                     piece, connector.runs(piece.extent, config.run_bytes), consumer
                 )
-                for piece in pieces
+                for piece in part.pieces
             )
             scans.append(
                 Scan(

@@ -68,11 +68,13 @@ class Results:
         assert found == self._expected
 
 
-def session(conf: Mapping[str, str] | None = None) -> SparkSession:
-    """Start Spark with two cores, and further settings."""
+def session(
+    conf: Mapping[str, str] | None = None, master: str = "local[2]"
+) -> SparkSession:
+    """Start Spark with two cores, or on a cluster, and with further settings."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder: Any = SparkSession.builder
-    builder = builder.master("local[2]")
+    builder = builder.master(master)
     for name, value in (_CONF | dict(conf or {})).items():
         builder = builder.config(name, value)
     return sparkcache.configure(builder).getOrCreate()

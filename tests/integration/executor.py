@@ -138,7 +138,7 @@ def whole_topic(path: Path | str, config: CacheConfig) -> Scan:
     storage = open_storage(options.root, config.storage, Traffic())
     snapshot = connector.catalog(storage, options.raw).snapshot(TOPIC)
     consumer = options.consumer(TOPIC)
-    (pieces,) = partition(
+    (partitions,) = partition(
         [wanted(snapshot.ledgers, consumer)],
         options.min_partitions,
         sys.maxsize,
@@ -146,8 +146,8 @@ def whole_topic(path: Path | str, config: CacheConfig) -> Scan:
     )
     parts = (
         run_slice(piece, connector.runs(piece.extent, config.run_bytes), consumer)
-        for part in pieces
-        for piece in part
+        for part in partitions
+        for piece in part.pieces
     )
     return Scan(options.root, config.storage, config.scan, tuple(filter(None, parts)))
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from sparkcache.demand import Consumer, ReaderIdentity
+from sparkcache.homes import Place
 from sparkcache.model import Extent, ReadToken, Run
 from sparkcache.node.channel import BrokenChannelError, Channel
 from sparkcache.node.launch import suspect, suspected
@@ -273,6 +274,7 @@ def test_a_request_for_a_missing_ledger_ends_the_connection(
         (),
         "",
         0,
+        Place.ANYWHERE,
     )
     sock = executor.address.connect(DEADLINE_S)
     with closing(Channel[ToTask](sock, ToTask)) as channel:

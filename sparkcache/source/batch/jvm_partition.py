@@ -20,6 +20,7 @@ from pyspark.sql.datasource import InputPartition
 
 from sparkcache import connector as connectors
 from sparkcache.filters import Filter
+from sparkcache.homes import Executor
 from sparkcache.node import opening
 from sparkcache.node.messages import PROTOCOL_VERSION
 from sparkcache.source.batch.partitions import (
@@ -45,6 +46,9 @@ OPTION = "sparkcache.jvm"
 
 FILTERS = "sparkcache.filters"
 """Metadata that the JVM adds to the first column: the filters of the query, as JSON."""
+
+EXECUTORS = "sparkcache.executors"
+"""Metadata likewise: the executors that are or were there, as JSON."""
 
 NARROWED = "sparkcache.narrowed"
 """Metadata likewise: only the columns of this schema are to be fetched."""
@@ -89,6 +93,7 @@ class JvmPartition(InputPartition):
             self.bounds,
             self.scan,
             self.rows,
+            self.partition.home,
             pickled,
         )
 
@@ -98,6 +103,7 @@ def open_in_python(
     bounds: bytes,  # noqa: ARG001
     scan: bytes,  # noqa: ARG001
     rows: int,  # noqa: ARG001
+    home: str,  # noqa: ARG001
     pickled: bytes,
 ) -> ScanPartition:
     """Return the partition for Python."""
@@ -109,6 +115,14 @@ def filters_of(schema: StructType) -> tuple[Filter, ...]:
     """Return the filters of the query that a scan is planned for."""
     text = (schema.fields[0].metadata or {}).get(FILTERS, "[]")
     return msgspec.json.decode(text, type=tuple[Filter, ...])
+
+
+def executors_of(schema: StructType, config: CacheConfig) -> tuple[Executor, ...]:
+    """Return the executors among which extents have homes; none if they have none."""
+    if not (config.homes and config.enabled):
+        return ()
+    text = (schema.fields[0].metadata or {}).get(EXECUTORS, "[]")
+    return msgspec.json.decode(text, type=tuple[Executor, ...])
 
 
 def narrowed(scan: ScanOptions, schema: StructType) -> ScanOptions:
@@ -255,8 +269,10 @@ def _planned(
     slices: tuple[RunSlice, ...],
 ) -> bytes:
     connector = connectors.find(scan.connector)
-    firsts = [_slices([piece], partition, config) for piece in partition.following]
-    following = enumerate(firsts, partition.part + 1)
+    following = [
+        (part, _slices([piece], partition, config))
+        for part, piece in partition.following
+    ]
     return opening.pack(
         PROTOCOL_VERSION,
         scan.root,

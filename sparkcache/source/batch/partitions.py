@@ -14,13 +14,14 @@ from sparkcache.filters import Bounds, may_match_all
 from sparkcache.model import Extent, Ledger, Position, Run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from sparkcache.connector import LedgerMap
     from sparkcache.demand import Consumer
     from sparkcache.filters import Filter
 
     Located: TypeAlias = "tuple[Ledger, Extent, int]"
+    Homes: TypeAlias = "Mapping[tuple[Ledger, Extent], str]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,40 +40,61 @@ class Piece:
         return self.extent.size_bytes // self.parts
 
 
+@dataclass(slots=True)
+class PiecesOfPartition:
+    """The pieces of one partition.
+
+    Attributes:
+        pieces: The pieces, in the order of the topic.
+        home: Where Spark is to read them, as `homes.Executor.location`; empty if
+            anywhere.
+
+    """
+
+    pieces: list[Piece]
+    home: str = ""
+
+
 def partition(
     extents: Iterable[Sequence[Located]],
     min_partitions: int,
     partition_bytes: int,
     count_runs: Callable[[Extent], int],
-) -> list[list[list[Piece]]]:
-    """Cut extents into partitions of about `partition_bytes`, each of one topic.
+    homes: Homes | None = None,
+) -> list[list[PiecesOfPartition]]:
+    """Cut extents into partitions of at most about `partition_bytes`.
 
-    Never more partitions than runs, as far as planning knows the size of runs.
+    Each is of one topic, and of extents with the same home. There are never more than
+    runs, as far as planning knows the size of runs.
     """
     topics = [list(topic_extents) for topic_extents in extents]
     total_bytes = sum(extent.size_bytes for topic in topics for _, extent, _ in topic)
     limit_bytes = min(partition_bytes, -(-total_bytes // min_partitions))
-    return [_partition(topic, limit_bytes, count_runs) for topic in topics]
+    return [_partition(topic, limit_bytes, count_runs, homes or {}) for topic in topics]
 
 
 def _partition(
     extents: Iterable[Located],
     limit_bytes: int,
     count_runs: Callable[[Extent], int],
-) -> list[list[Piece]]:
-    partitions: list[list[Piece]] = []
-    filled_bytes = limit_bytes
+    homes: Homes,
+) -> list[PiecesOfPartition]:
+    partitions: list[PiecesOfPartition] = []
+    filling: dict[str, PiecesOfPartition] = {}
+    filled_bytes: dict[str, int] = {}
     for ledger, extent, topic_offset in extents:
+        home = homes.get((ledger, extent), "")
         parts = max(1, round(extent.size_bytes / limit_bytes))
         if parts > 1:
             parts = max(1, min(parts, count_runs(extent)))
         for part in range(parts):
             piece = Piece(ledger, extent, topic_offset, part, parts)
-            if filled_bytes + piece.size_bytes > limit_bytes:
-                partitions.append([])
-                filled_bytes = 0
-            partitions[-1].append(piece)
-            filled_bytes += piece.size_bytes
+            if filled_bytes.get(home, limit_bytes) + piece.size_bytes > limit_bytes:
+                filling[home] = PiecesOfPartition([], home)
+                partitions.append(filling[home])
+                filled_bytes[home] = 0
+            filling[home].pieces.append(piece)
+            filled_bytes[home] += piece.size_bytes
     return partitions
 
 

@@ -10,9 +10,16 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import InputPartition
 
 from sparkcache import connector as connectors
+from sparkcache.homes import homes
 from sparkcache.reported_loss import LossReport
 from sparkcache.source import settings
-from sparkcache.source.batch.partitions import PositionFilter, partition, wanted
+from sparkcache.source.batch.partitions import (
+    PiecesOfPartition,
+    PositionFilter,
+    extent_offsets,
+    partition,
+    wanted,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -21,7 +28,9 @@ if TYPE_CHECKING:
     from sparkcache.connector import Snapshot, Storage
     from sparkcache.demand import Consumer
     from sparkcache.filters import Filter
-    from sparkcache.source.batch.partitions import Located, Piece
+    from sparkcache.homes import Executor
+    from sparkcache.model import Extent, Ledger
+    from sparkcache.source.batch.partitions import Homes, Located, Piece
     from sparkcache.source.options import ScanOptions
 
 _FOLLOWING = 4  # partitions: an executor starts about as many at once as it has cores
@@ -34,26 +43,30 @@ class ScanPartition(InputPartition):
 
     Attributes:
         pieces: The pieces to read, in order.
-        following: The first pieces of the topic's next partitions.
+        following: The first piece of each of the topic's next partitions that have the
+            same home, with the index of the partition.
         consumer: The consumer of the topic.
         scan: Id of the scan of this topic.
         part: Index of the partition in the whole scan.
         end: End of the scan in the topic, in stored bytes from the topic's beginning.
         report: The losses found by planning, which the task reports to its node.
         filters: The filters of the query.
+        home: Where Spark is to read it, as `homes.Executor.location`; empty if
+            anywhere.
 
     """
 
     def __init__(
         self,
         pieces: list[Piece],
-        following: list[Piece],
+        following: list[tuple[int, Piece]],
         consumer: Consumer,
         scan: str,
         part: int,
         end: int,
         report: LossReport,
         filters: tuple[Filter, ...],
+        home: str = "",
     ) -> None:
         super().__init__(pieces)
         self.pieces = pieces
@@ -64,6 +77,7 @@ class ScanPartition(InputPartition):
         self.end = end
         self.report = report
         self.filters = filters
+        self.home = home
 
     def __getstate__(self) -> bytes:
         return zlib.compress(pickle.dumps(self.__dict__, pickle.HIGHEST_PROTOCOL), 3)
@@ -78,11 +92,13 @@ def cut(
     storage: Storage,
     snapshots: Sequence[tuple[Consumer, Snapshot]],
     filters: tuple[Filter, ...] = (),
+    executors: Sequence[Executor] = (),
 ) -> Iterator[ScanPartition]:
     """Yield the partitions of a scan; the versions of objects are pinned.
 
     The snapshots may lack what does not match the filters of the query already.
-    Raises SourceError for a loss, if the scan fails on losses.
+    Without executors Spark decides where the partitions are read. Raises SourceError
+    for a loss, if the scan fails on losses.
     """
     connector = connectors.find(scan.connector)
     positions = PositionFilter(connector.entry_columns(), filters)
@@ -90,7 +106,7 @@ def cut(
         _report(snapshot, consumer, fail=scan.fail_on_data_loss)
         for consumer, snapshot in snapshots
     ]
-    pieces_by_topic = partition(
+    partitions_by_topic = partition(
         [
             _extents(scan, storage, consumer, snapshot, positions)
             for consumer, snapshot in snapshots
@@ -98,23 +114,78 @@ def cut(
         scan.min_partitions,
         config.partition_bytes,
         lambda extent: len(connector.runs(extent, config.run_bytes)),
+        _homes(scan, snapshots, executors),
     )
     scan_id = uuid.uuid4().hex
     part = 0
     for index, ((consumer, _), partitions) in enumerate(
-        zip(snapshots, pieces_by_topic, strict=True)
+        zip(snapshots, partitions_by_topic, strict=True)
     ):
-        last = partitions[-1][-1] if partitions else None
+        last = max(
+            (each.pieces[-1] for each in partitions),
+            key=lambda piece: piece.topic_offset,
+            default=None,
+        )
         end = last.topic_offset + last.extent.size_bytes if last else 0
-        first_pieces = [pieces[0] for pieces in partitions]
-        for next_index, pieces in enumerate(partitions or [[]], start=1):
-            following = first_pieces[next_index : next_index + _FOLLOWING]
-            topic_scan = f"{scan_id}.{index}"
-            report = reports[index] if next_index == 1 else LossReport()
+        following = _following(partitions, part)
+        report = reports[index]
+        for each in partitions or [PiecesOfPartition([])]:
             yield ScanPartition(
-                pieces, following, consumer, topic_scan, part, end, report, filters
+                each.pieces,
+                following.get(part, []),
+                consumer,
+                f"{scan_id}.{index}",
+                part,
+                end,
+                report,
+                filters,
+                each.home,
             )
+            report = LossReport()
             part += 1
+
+
+def _following(
+    partitions: Sequence[PiecesOfPartition], first: int
+) -> dict[int, list[tuple[int, Piece]]]:
+    """Return which partitions follow each one at its home, by their indexes.
+
+    Args:
+        partitions: The partitions of a topic.
+        first: The index of the first one.
+
+    """
+    of_home: dict[str, list[tuple[int, Piece]]] = {}
+    places = {}
+    for part, each in enumerate(partitions, first):
+        at_home = of_home.setdefault(each.home, [])
+        at_home.append((part, each.pieces[0]))
+        places[part] = each.home, len(at_home)
+    return {
+        part: of_home[home][place : place + _FOLLOWING]
+        for part, (home, place) in places.items()
+    }
+
+
+def _homes(
+    scan: ScanOptions,
+    snapshots: Sequence[tuple[Consumer, Snapshot]],
+    executors: Sequence[Executor],
+) -> Homes:
+    """Return the homes of all extents, whatever a query reads of them."""
+    connector = connectors.find(scan.connector)
+    is_part = bool(connector.filtered_columns(scan.decoding))
+    found: dict[tuple[Ledger, Extent], str] = {}
+    for _, snapshot in snapshots:
+        extents = [
+            (ledger, extent) for ledger, extent, _ in extent_offsets(snapshot.ledgers)
+        ]
+        places = homes(extents, executors, is_part=is_part)
+        found.update(
+            (extent, home.location)
+            for extent, home in zip(extents, places, strict=bool(places))
+        )
+    return found
 
 
 def _report(snapshot: Snapshot, consumer: Consumer, *, fail: bool) -> LossReport:

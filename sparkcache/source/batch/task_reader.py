@@ -12,6 +12,7 @@ from sparkcache import connector as connectors
 from sparkcache.config import CacheConfig
 from sparkcache.demand import ReaderIdentity
 from sparkcache.fetch import RunSlice, Scan
+from sparkcache.homes import Place
 from sparkcache.source import settings
 from sparkcache.source.batch.partitions import PositionFilter, run_slice
 from sparkcache.source.batch.row_filter import RowFilter
@@ -71,7 +72,11 @@ class TaskReader:
             return run_slice(piece, runs, consumer, positions)
 
         slices = tuple(filter(None, map(slice_of, partition.pieces)))
-        following = enumerate(map(slice_of, partition.following), partition.part + 1)
+        following = (
+            (part, slice_of(piece))
+            for part, piece in partition.following
+            if task.place is not Place.AWAY
+        )
         scan = Scan(self.scan.root, config.storage, config.scan, slices)
         runs = read_scan(
             scan,
@@ -82,6 +87,7 @@ class TaskReader:
             following=tuple((part, first) for part, first in following if first),
             group=connector.group(consumer.topic),
             authority=task.authority,
+            place=task.place,
         )
         resolver = connector.resolver(
             self.scan.decoding,

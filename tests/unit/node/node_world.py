@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+from sparkcache import homes
 from sparkcache.config import CacheConfig
 from sparkcache.demand import Consumer, Plan
 from sparkcache.demand import ReaderIdentity as ScanReader
@@ -488,6 +489,7 @@ class World:
         authority: int = 0,
         filters: tuple[Filter, ...] = (),
         rows_only: bool = False,
+        place: homes.Place = homes.Place.ANYWHERE,
     ) -> Reader:
         stage = next(self._stages) if stage is None else stage
         scan = Scan(ROOT, self.config.storage, self.config.scan, slices)
@@ -511,6 +513,7 @@ class World:
                 authority,
                 filters,
                 rows_only,
+                place,
             ),
         )
         return reader

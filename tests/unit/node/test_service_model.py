@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from sparkcache.homes import Place
 from sparkcache.node.messages import Refused
 from tests.unit.node.node_world import (
     CONFIG,
@@ -38,6 +39,9 @@ SLICES = {"A": run_slice(0, 0, 2, RUNS), "B": run_slice(0, 1, 3, RUNS)}
 BEGINNING = ("open A", "ask A")
 LATE_S = CONFIG.request_timeout_s + 1
 
+AWAY = pytest.mark.parametrize(
+    "away", ["", "B", "AB"], ids=["at home", "one away", "both away"]
+)
 ROOM = pytest.mark.parametrize(
     "room",
     [
@@ -49,9 +53,13 @@ ROOM = pytest.mark.parametrize(
 
 
 class Model:
-    """A node with readers and a loader, after some actions."""
+    """A node with readers and a loader, after some actions.
 
-    def __init__(self, room: int, actions: tuple[str, ...]) -> None:
+    The readers named in `away` read what has its home elsewhere.
+    """
+
+    def __init__(self, room: int, away: str, actions: tuple[str, ...]) -> None:
+        self._away = away
         self._world = World(replace(CONFIG, max_bytes=room * SIZE))
         self._readers: dict[str, Reader] = {}
         self._loader: FakeLoader | None = self._world.loader()
@@ -90,7 +98,8 @@ class Model:
         world, loader = self._world, self._loader
         match action.split():
             case ["open", name]:
-                self._readers[name] = world.reader(SLICES[name])
+                place = Place.AWAY if name in self._away else Place.HOME
+                self._readers[name] = world.reader(SLICES[name], place=place)
             case ["ask", name]:
                 self._readers[name].ask()
             case ["finish", name]:
@@ -183,14 +192,14 @@ class Model:
         world.service.stop()
 
 
-def explore(room: int, depth: int) -> int:
+def explore(room: int, away: str, depth: int) -> int:
     """Try every order of at most `depth` actions; return how many states there are."""
     queue: deque[tuple[str, ...]] = deque([()])
     seen: set[Hashable] = set()
     while queue:
         actions = queue.popleft()
         try:
-            model = Model(room, actions)
+            model = Model(room, away, actions)
             state = model.state()
             if state in seen:
                 continue
@@ -204,18 +213,20 @@ def explore(room: int, depth: int) -> int:
     return len(seen)
 
 
+@AWAY
 @ROOM
 def test_every_order_of_some_actions(
-    room: int, caplog: pytest.LogCaptureFixture
+    room: int, away: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.CRITICAL)
-    assert explore(room, depth=6) > 400
+    assert explore(room, away, depth=6) > 400
 
 
 @pytest.mark.long
+@AWAY
 @ROOM
 def test_every_order_of_many_actions(
-    room: int, caplog: pytest.LogCaptureFixture
+    room: int, away: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.CRITICAL)
-    explore(room, depth=14)
+    explore(room, away, depth=14)

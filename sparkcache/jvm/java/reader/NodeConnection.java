@@ -61,7 +61,7 @@ final class NodeConnection {
 
   /** Connects to the node of this executor; throws IOException if there is none. */
   NodeConnection(
-      byte[] planned,
+      TopicPartition partition,
       TaskContext task,
       Map<String, String> properties,
       String filters,
@@ -75,12 +75,13 @@ final class NodeConnection {
       channel.register(selector, SelectionKey.OP_READ);
       send(
           "OpenPartition",
-          planned,
+          partition.planned(),
           task.stageId(),
           task.partitionId(),
           properties,
           filters,
-          isRowsOnly);
+          isRowsOnly,
+          partition.place());
     } catch (IOException | RuntimeException error) {
       channel.close();
       throw error;

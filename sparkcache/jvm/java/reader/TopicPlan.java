@@ -45,7 +45,8 @@ final class TopicPlan {
                 plannedPartition,
                 (byte[]) fields[1],
                 scan.path("columns").asInt(),
-                rowsOfPartition);
+                rowsOfPartition,
+                (String) fields[4]);
       } catch (IOException error) {
         throw new IllegalStateException("a partition that Python planned", error);
       }

@@ -66,7 +66,7 @@ final class TopicReader implements PartitionReader<ColumnarBatch> {
     }
     try {
       boolean isRowsOnly = wanted.length == 0;
-      node = new NodeConnection(partition.planned(), task, properties(), filters, isRowsOnly);
+      node = new NodeConnection(partition, task, properties(), filters, isRowsOnly);
     } catch (IOException error) {
       LOG.debug("the node is not reached; Python starts it", error);
       readInPython();

@@ -60,7 +60,8 @@ final class TopicScan implements Scan, Batch, SupportsReportStatistics {
     if (reading == null) {
       StructType fetched = PlannedConsumers.columns(options, table.schema(), wanted);
       boolean isWorthIt = plan().bytes() >= MIN_BYTES_TO_NARROW;
-      reading = isWorthIt ? table.plan(options, filters, fetched) : plan();
+      StructType schema = isWorthIt ? fetched : table.schema();
+      reading = table.plan(options, filters, schema); // again, if executors have changed
     }
     return reading;
   }
@@ -176,12 +177,13 @@ final class TopicScan implements Scan, Batch, SupportsReportStatistics {
     @Override
     public PartitionReader<InternalRow> createReader(InputPartition partition) {
       return PythonRows.projected(
-          python.createReader(((TopicPartition) partition).python()), schema, wanted);
+          python.createReader(((TopicPartition) partition).announced().python()), schema, wanted);
     }
 
     /** Reads what comes after the first `toSkip` rows of a partition. */
     PythonRows batches(TopicPartition partition, long toSkip) {
-      return new PythonRows(python.createReader(partition.python()), schema, wanted, toSkip);
+      return new PythonRows(
+          python.createReader(partition.announced().python()), schema, wanted, toSkip);
     }
   }
 }

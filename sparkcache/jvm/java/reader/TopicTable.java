@@ -32,6 +32,7 @@ import scala.Option;
 final class TopicTable implements Table, SupportsRead {
   private static final String FILTERS = "sparkcache.filters"; // as in jvm_partition.py
   private static final String NARROWED = "sparkcache.narrowed";
+  private static final String EXECUTORS = "sparkcache.executors";
   private static final int MAX_PLANS = 8;
 
   private final PythonDataSourceV2 planner;
@@ -84,12 +85,13 @@ final class TopicTable implements Table, SupportsRead {
   synchronized TopicPlan plan(
       CaseInsensitiveStringMap options, Filters filters, StructType fetched) {
     Filters mattering = filtered == null ? filters : filters.on(filtered);
-    String columns = String.join(",", fetched.fieldNames());
-    TopicPlan plan = plans.get(mattering.json() + columns);
+    String executors = Executors.json();
+    String others = executors + String.join(",", fetched.fieldNames());
+    TopicPlan plan = plans.get(mattering.json() + others);
     if (plan == null) {
-      plan = new TopicPlan(batch(options, mattering.json(), fetched), fetched);
+      plan = new TopicPlan(batch(options, mattering.json(), executors, fetched), fetched);
       filtered = plan.filtered();
-      plans.put(mattering.on(filtered).json() + columns, plan);
+      plans.put(mattering.on(filtered).json() + others, plan);
     }
     return plan;
   }
@@ -100,10 +102,14 @@ final class TopicTable implements Table, SupportsRead {
   }
 
   /** Plans with a planner of its own, since each keeps what it plans first. */
-  private Batch batch(CaseInsensitiveStringMap options, String filters, StructType fetched) {
+  private Batch batch(
+      CaseInsensitiveStringMap options, String filters, String executors, StructType fetched) {
     StructField first = fetched.fields()[0];
     MetadataBuilder metadata =
-        new MetadataBuilder().withMetadata(first.metadata()).putString(FILTERS, filters);
+        new MetadataBuilder()
+            .withMetadata(first.metadata())
+            .putString(FILTERS, filters)
+            .putString(EXECUTORS, executors);
     if (fetched.size() < schema().size()) {
       metadata.putBoolean(NARROWED, true);
     }

@@ -1,0 +1,226 @@
+"""The home of each extent: the executor that loads it, keeps it and serves it.
+
+Rendezvous hashing gives an extent to the executor with the highest weight for it, so
+that all consumers find the same home without asking anybody. Alone it gives some
+executors half as much again as others. So an executor that has more than its share of
+the topic, up to this extent, is passed over. What comes later in a topic changes
+nothing for what comes before.
+
+Homes have to stay where they are when executors join or leave. So they follow from
+what happened: from the executors that there were at first, and from each change.
+An executor that leaves gives up what it was home of, one that joins takes over its
+share, and no other extent moves.
+
+Source: Thaler and Ravishankar, "Using name-based mappings to increase hit rates"
+(1998), and Mirrokni, Thorup and Zadimoghaddam, "Consistent hashing with bounded loads"
+(2018), where a change of the executors also moves extents between the others.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    import numpy.typing as npt
+
+    from sparkcache.model import Extent, Ledger
+
+    Hashes = npt.NDArray[np.uint64]
+
+_NOWHERE = -1
+_MAX_WEIGHTS = 1 << 17  # at a time: they fit in the processor's cache
+
+
+class Place(StrEnum):
+    """Where a task reads: its partition may have a home, on its executor or not."""
+
+    ANYWHERE = ""
+    HOME = "home"
+    AWAY = "away"
+
+
+@dataclass(frozen=True, slots=True)
+class Executor:
+    """An executor that is there, or was, while the application reads topics.
+
+    Attributes:
+        location: Where Spark is to run a task that prefers it: `executor_HOST_ID`.
+        joined: The change with which it joined. The first executors join with change 0.
+        left: The change with which it left; None if it is there.
+
+    """
+
+    location: str
+    joined: int = 0
+    left: int | None = None
+
+    def is_there(self, change: int) -> bool:
+        """Return whether it was there after a change."""
+        return self.joined <= change and (self.left is None or self.left > change)
+
+
+def homes(
+    extents: Sequence[tuple[Ledger, Extent]],
+    executors: Sequence[Executor],
+    *,
+    is_part: bool = False,
+) -> list[Executor]:
+    """Return the home of each extent of a topic; none if no executor is there.
+
+    Args:
+        extents: All extents of a topic, in order.
+        executors: The executors that are there, and those that left.
+        is_part: Whether there may be other extents in the topic. Then no executor is
+            passed over, since that would depend on what was left out.
+
+    """
+    if all(executor.left is not None for executor in executors):
+        return []
+    ordered = sorted(executors, key=lambda executor: executor.location)
+    placement = _Placement(
+        _hashes_of_extents(extents),
+        [extent.size_bytes for _, extent in extents],
+        _hashes(executor.location for executor in ordered),
+        is_part=is_part,
+    )
+    changes = {executor.joined for executor in ordered} | {
+        executor.left for executor in ordered if executor.left is not None
+    }
+    before: list[int] = []
+    for change in sorted(changes):
+        present = [i for i, each in enumerate(ordered) if each.is_there(change)]
+        placement.change(present, [each for each in present if each not in before])
+        before = present
+    return [ordered[home] for home in placement.homes]
+
+
+class _Placement:
+    """The homes of a topic's extents, as indexes of executors, change after change."""
+
+    def __init__(
+        self,
+        extents: Hashes,
+        sizes: Sequence[int],
+        executors: Hashes,
+        *,
+        is_part: bool,
+    ) -> None:
+        self._extents = extents
+        self._sizes = sizes
+        self._executors = executors
+        self._is_part = is_part
+        self.homes = [_NOWHERE] * len(sizes)
+
+    def __repr__(self) -> str:
+        return f"_Placement({len(self.homes)} extents)"
+
+    def change(self, present: Sequence[int], joining: Sequence[int]) -> None:
+        """Find homes for what has none any longer, and give their share to new ones."""
+        if not present:
+            self.homes = [_NOWHERE] * len(self.homes)
+            return
+        loads = dict.fromkeys(present, 0)
+        total = 0
+        rows = max(1, _MAX_WEIGHTS // len(present))
+        for begin in range(0, len(self.homes), rows):
+            part = slice(begin, begin + rows)
+            best = self._best_of_lost(part, present)
+            best_joining = self._best_joining(part, joining)
+            for row, size_bytes in enumerate(self._sizes[part]):
+                index = begin + row
+                share = total / len(present)
+                limit = math.inf if self._is_part else share
+                home = self.homes[index]
+                if row in best:
+                    home = best[row]
+                    if loads[home] > limit:
+                        home = self._next_best(index, present, loads, limit)
+                elif row in best_joining or (joining and loads[home] > limit):
+                    new = best_joining.get(row, _NOWHERE)
+                    if loads.get(new, limit + 1) > limit:
+                        new = self._next_best(index, joining, loads, limit)
+                    home = home if loads[new] > limit else new
+                self.homes[index] = home
+                loads[home] += size_bytes
+                total += size_bytes
+
+    def _best_of_lost(self, part: slice, present: Sequence[int]) -> dict[int, int]:
+        """Return the best executor for each extent that has no home, by row."""
+        lost = np.flatnonzero(~np.isin(self.homes[part], present))
+        best, _ = self._best(self._extents[part][lost], present)
+        return dict(zip(lost.tolist(), best, strict=True))
+
+    def _best_joining(self, part: slice, joining: Sequence[int]) -> dict[int, int]:
+        """Return the best new executor of each extent that prefers it, by row."""
+        if not joining:
+            return {}
+        extents = self._extents[part]
+        best, weights = self._best(extents, joining)
+        before = _mixed(extents ^ self._executors[np.asarray(self.homes[part])])
+        better = np.flatnonzero(weights > before).tolist()
+        return {row: best[row] for row in better}
+
+    def _best(self, extents: Hashes, among: Sequence[int]) -> tuple[list[int], Hashes]:
+        """Return the best of some executors for each extent, and its weight."""
+        weights = _mixed(extents[:, None] ^ self._executors[None, among])
+        columns = weights.argmax(axis=1)
+        highest = np.take_along_axis(weights, columns[:, None], axis=1)[:, 0]
+        return np.asarray(among)[columns].tolist(), highest
+
+    def _next_best(
+        self, index: int, among: Sequence[int], loads: dict[int, int], limit: float
+    ) -> int:
+        """Return the best executor for an extent that is within the limit.
+
+        If none is, the best of all is returned.
+        """
+        weights = _mixed(self._extents[index] ^ self._executors[among])
+        best = int(weights.argmax())
+        for _ in among:
+            column = int(weights.argmax())
+            if loads[among[column]] <= limit:
+                return among[column]
+            weights[column] = 0
+        return among[best]
+
+
+def _hashes_of_extents(extents: Iterable[tuple[Ledger, Extent]]) -> Hashes:
+    """Return hashes that depend on the objects, and not on which columns are read."""
+    by_uri: dict[str, int] = {}
+    objects, firsts = [], []
+    for ledger, extent in extents:
+        uri = ledger.object.uri
+        if uri not in by_uri:
+            by_uri[uri] = _hash(uri)
+        objects.append(by_uri[uri])
+        firsts.append(extent.first)
+    begins = np.array(firsts, dtype=np.int64).view(np.uint64)
+    return _mixed(np.array(objects, dtype=np.uint64) ^ _mixed(begins))
+
+
+def _hashes(names: Iterable[str]) -> Hashes:
+    return np.array([_hash(name) for name in names], dtype=np.uint64)
+
+
+def _hash(name: str) -> int:
+    """Return the same number in every process, which `hash` does not."""
+    digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little")
+
+
+def _mixed(values: Hashes) -> Hashes:
+    """Mix numbers in place, and return them: the finalizer of SplitMix64."""
+    values ^= values >> np.uint64(30)
+    values *= np.uint64(0xBF58476D1CE4E5B9)
+    values ^= values >> np.uint64(27)
+    values *= np.uint64(0x94D049BB133111EB)
+    values ^= values >> np.uint64(31)
+    return values
