@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -40,11 +40,20 @@ _MAX_WEIGHTS = 1 << 17  # at a time: they fit in the processor's cache
 
 
 class Place(StrEnum):
-    """Where a task reads: its partition may have a home, on its executor or not."""
+    """Where a task reads: its partition may have a home, on its executor or not.
+
+    An heir reads a partition whose home was lost meanwhile, and keeps it.
+    """
 
     ANYWHERE = ""
     HOME = "home"
+    HEIR = "heir"
     AWAY = "away"
+
+    @property
+    def reads_ahead(self) -> bool:
+        """Whether the partitions that follow will be read there too."""
+        return self in (Place.ANYWHERE, Place.HOME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,26 +76,64 @@ class Executor:
         return self.joined <= change and (self.left is None or self.left > change)
 
 
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """The executors among which extents have their homes.
+
+    Attributes:
+        executors: The executors that are there, and those that left.
+        held: The locations of executors that hold extents for a plan, by the key of the
+            extent. Once executors have changed, an extent that is held stays where it
+            is until the plan ends.
+
+    """
+
+    executors: tuple[Executor, ...] = ()
+    held: dict[int, str] = field(default_factory=dict)
+
+
+NO_CLUSTER = Cluster()
+
+
+def keys(extents: Iterable[tuple[Ledger, Extent]]) -> Hashes:
+    """Return a key for each extent, as little-endian numbers of 64 bits.
+
+    They depend on the objects, and not on which columns are read.
+    """
+    by_uri: dict[str, int] = {}
+    objects, firsts = [], []
+    for ledger, extent in extents:
+        uri = ledger.object.uri
+        if uri not in by_uri:
+            by_uri[uri] = _hash(uri)
+        objects.append(by_uri[uri])
+        firsts.append(extent.first)
+    begins = np.array(firsts, dtype=np.int64).view(np.uint64)
+    return _mixed(np.array(objects, dtype=np.uint64) ^ _mixed(begins))
+
+
 def homes(
     extents: Sequence[tuple[Ledger, Extent]],
-    executors: Sequence[Executor],
+    cluster: Cluster,
     *,
     is_part: bool = False,
-) -> list[Executor]:
-    """Return the home of each extent of a topic; none if no executor is there.
+) -> list[str]:
+    """Return the location of the home of each extent; none without executors.
 
     Args:
         extents: All extents of a topic, in order.
-        executors: The executors that are there, and those that left.
+        cluster: The executors.
         is_part: Whether there may be other extents in the topic. Then no executor is
             passed over, since that would depend on what was left out.
 
     """
+    executors = cluster.executors
     if all(executor.left is not None for executor in executors):
         return []
     ordered = sorted(executors, key=lambda executor: executor.location)
+    of_extents = keys(extents)
     placement = _Placement(
-        _hashes_of_extents(extents),
+        of_extents,
         [extent.size_bytes for _, extent in extents],
         _hashes(executor.location for executor in ordered),
         is_part=is_part,
@@ -99,7 +146,10 @@ def homes(
         present = [i for i, each in enumerate(ordered) if each.is_there(change)]
         placement.change(present, [each for each in present if each not in before])
         before = present
-    return [ordered[home] for home in placement.homes]
+    return [
+        cluster.held.get(key, ordered[home].location)
+        for key, home in zip(of_extents.tolist(), placement.homes, strict=True)
+    ]
 
 
 class _Placement:
@@ -190,20 +240,6 @@ class _Placement:
                 return among[column]
             weights[column] = 0
         return among[best]
-
-
-def _hashes_of_extents(extents: Iterable[tuple[Ledger, Extent]]) -> Hashes:
-    """Return hashes that depend on the objects, and not on which columns are read."""
-    by_uri: dict[str, int] = {}
-    objects, firsts = [], []
-    for ledger, extent in extents:
-        uri = ledger.object.uri
-        if uri not in by_uri:
-            by_uri[uri] = _hash(uri)
-        objects.append(by_uri[uri])
-        firsts.append(extent.first)
-    begins = np.array(firsts, dtype=np.int64).view(np.uint64)
-    return _mixed(np.array(objects, dtype=np.uint64) ^ _mixed(begins))
 
 
 def _hashes(names: Iterable[str]) -> Hashes:

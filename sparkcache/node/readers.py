@@ -86,7 +86,7 @@ class Readers:
         scan = self._scan(message)
         scan.begin(session, message.reader.token.part, now_s)
         self._scan_of[session] = scan
-        following = () if session.place is Place.AWAY else message.following
+        following = message.following if session.place.reads_ahead else ()
         for partition, run_slice in following:
             if (
                 partition > scan.frontier

@@ -66,7 +66,7 @@ class TopicCounts:
         count.requests += 1
         count.reads += run_index[1] == run_slice.start or not session.is_in_order
         count.requested_bytes += run_slice.stored_bytes(run_index[1])
-        count.home_requests += session.place is Place.HOME
+        count.home_requests += session.place in (Place.HOME, Place.HEIR)
         count.away_requests += session.place is Place.AWAY
         return count
 

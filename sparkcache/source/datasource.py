@@ -17,6 +17,7 @@ from sparkcache import connector as connectors
 from sparkcache.config import CacheConfig
 from sparkcache.connector import TableConnector
 from sparkcache.errors import ConfigError
+from sparkcache.homes import NO_CLUSTER
 from sparkcache.progress import steps
 from sparkcache.source.batch import jvm_partition
 from sparkcache.source.batch.collection import no_collection
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
     from sparkcache.connector import Storage
     from sparkcache.filters import Filter
-    from sparkcache.homes import Executor
+    from sparkcache.homes import Cluster
     from sparkcache.source.driver.broadcast import BroadcastRef
 
 
@@ -96,7 +97,7 @@ class SparkCacheSource(DataSource):
                     reader,
                     self._base,
                     jvm_partition.filters_of(schema),
-                    jvm_partition.executors_of(schema, self._config),
+                    jvm_partition.cluster_of(schema, self._config),
                 )
             reader = TaskReader(self._scan, columns, self.installed)
             return _Reader(self._scan, self._config, reader)
@@ -128,12 +129,12 @@ class _Reader(DataSourceReader):
         config: CacheConfig,
         task_reader: TaskReader,
         filters: tuple[Filter, ...] = (),
-        executors: tuple[Executor, ...] = (),
+        cluster: Cluster = NO_CLUSTER,
     ) -> None:
         self._scan = scan
         self._config = config
         self._filters = filters
-        self._executors = executors
+        self._cluster = cluster
         self._task_reader = task_reader
         # Snapshots are taken here, since tasks get the reader as it is constructed.
         self._storage: Storage | None = open_storage(
@@ -171,7 +172,7 @@ class _Reader(DataSourceReader):
                     self._storage,
                     self._snapshots,
                     self._filters,
-                    self._executors,
+                    self._cluster,
                 )
             )
 
@@ -192,9 +193,9 @@ class _ReaderForJvm(_Reader):
         task_reader: TaskReader,
         installed: CacheConfig | None,
         filters: tuple[Filter, ...],
-        executors: tuple[Executor, ...],
+        cluster: Cluster,
     ) -> None:
-        super().__init__(scan, config, task_reader, filters, executors)
+        super().__init__(scan, config, task_reader, filters, cluster)
         self._installed = installed
 
     def partitions(self) -> Sequence[InputPartition]:

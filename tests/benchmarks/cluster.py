@@ -24,7 +24,7 @@ import statistics
 import tempfile
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -218,9 +218,10 @@ class Bench:
 def kill_executor() -> None:
     """Kill the JVM of one executor."""
     for process in psutil.Process().children(recursive=True):
-        if "CoarseGrainedExecutorBackend" in " ".join(process.cmdline()):
-            process.kill()
-            return
+        with suppress(psutil.Error):  # it has ended
+            if "CoarseGrainedExecutorBackend" in " ".join(process.cmdline()):
+                process.kill()
+                return
     raise AssertionError("no executor found")
 
 

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkcache.homes import Executor, homes
+from sparkcache.homes import Cluster, Executor, keys
+from sparkcache.homes import homes as homes_in
 from sparkcache.model import Extent, Ledger, ObjectId
 
 EXTENT_BYTES = 1000
@@ -31,6 +32,15 @@ def topic(
     return found
 
 
+def homes(
+    extents: list[tuple[Ledger, Extent]],
+    executors: list[Executor],
+    *,
+    is_part: bool = False,
+) -> list[str]:
+    return homes_in(extents, Cluster(tuple(executors)), is_part=is_part)
+
+
 def executors(count: int, first: int = 0) -> list[Executor]:
     return [Executor(f"executor_host_{i}") for i in range(first, first + count)]
 
@@ -42,7 +52,7 @@ def test_without_an_executor_there_is_no_home() -> None:
 
 def test_one_executor_is_home_of_all() -> None:
     [one] = executors(1)
-    assert homes(topic(9), [one]) == [one] * 9
+    assert homes(topic(9), [one]) == [one.location] * 9
 
 
 def test_no_extents_have_no_homes() -> None:
@@ -86,10 +96,7 @@ def test_homes_do_not_depend_on_the_columns_that_are_read() -> None:
 
 
 def test_every_process_finds_the_same_homes() -> None:
-    code = (
-        "from tests.unit.test_homes import *\n"
-        "print([home.location for home in homes(topic(40), executors(6))])"
-    )
+    code = "from tests.unit.test_homes import *\nprint(homes(topic(40), executors(6)))"
     found = {
         subprocess.run(
             [sys.executable, "-c", code],
@@ -100,7 +107,7 @@ def test_every_process_finds_the_same_homes() -> None:
         ).stdout
         for seed in ("1", "2")
     }
-    assert found == {f"{[home.location for home in homes(topic(40), executors(6))]}\n"}
+    assert found == {f"{homes(topic(40), executors(6))}\n"}
 
 
 @st.composite
@@ -125,9 +132,9 @@ def test_only_what_has_to_move_moves(
     history: list[list[Executor]], extents: int
 ) -> None:
     ledgers = topic(extents)
-    before = [home.location for home in homes(ledgers, history[0])]
+    before = homes(ledgers, history[0])
     for change, known in enumerate(history[1:], start=1):
-        after = [home.location for home in homes(ledgers, known)]
+        after = homes(ledgers, known)
         left = {each.location for each in known if each.left is not None}
         joined = {each.location for each in known if each.joined == change}
         for old, new in zip(before, after, strict=True):
@@ -142,15 +149,11 @@ def test_one_that_joins_takes_its_share_from_all(count: int) -> None:
     some = executors(count)
     before = homes(ledgers, some)
     after = homes(ledgers, [*some, Executor("executor_new_1", 1)])
-    moved = Counter(
-        old.location
-        for old, new in zip(before, after, strict=True)
-        if old.location != new.location
-    )
+    moved = Counter(old for old, new in zip(before, after, strict=True) if old != new)
     share = len(ledgers) / (count + 1)
     assert share - 1 < sum(moved.values()) < share + 1
     assert len(moved) == count
-    loads = Counter(home.location for home in after)
+    loads = Counter(after)
     assert max(loads.values()) < 1.15 * share
 
 
@@ -158,7 +161,7 @@ def test_many_that_join_one_share_its_extents() -> None:
     ledgers = topic(400)
     [first] = executors(1)
     others = [replace(each, joined=1) for each in executors(3, first=1)]
-    loads = Counter(home.location for home in homes(ledgers, [first, *others]))
+    loads = Counter(homes(ledgers, [first, *others]))
     assert set(loads.values()) == {100}
 
 
@@ -166,7 +169,7 @@ def test_an_executor_that_leaves_is_replaced_evenly() -> None:
     ledgers = topic(400)
     first, *others = executors(5)
     known = [replace(first, left=1), *others]
-    loads = Counter(home.location for home in homes(ledgers, known))
+    loads = Counter(homes(ledgers, known))
     assert set(loads.values()) == {100}
 
 
@@ -184,6 +187,15 @@ def test_when_all_have_left_the_next_ones_share_everything() -> None:
     gone = [replace(each, left=1) for each in executors(3)]
     new = [replace(each, joined=2) for each in executors(3, first=3)]
     first = [replace(each, joined=0) for each in new]
-    assert [home.location for home in homes(ledgers, [*gone, *new])] == [
-        home.location for home in homes(ledgers, first)
-    ]
+    assert homes(ledgers, [*gone, *new]) == homes(ledgers, first)
+
+
+def test_what_is_held_stays_where_it_is() -> None:
+    ledgers = topic(50)
+    some = executors(4)
+    before = homes(ledgers, some)
+    held = dict(zip(keys(ledgers[:30]).tolist(), before, strict=False))
+    joined = (*some, Executor("executor_new_1", 1))
+    after = homes_in(ledgers, Cluster(joined, held))
+    assert after[:30] == before[:30]
+    assert after[30:] == homes(ledgers, list(joined))[30:]

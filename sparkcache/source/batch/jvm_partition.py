@@ -20,7 +20,7 @@ from pyspark.sql.datasource import InputPartition
 
 from sparkcache import connector as connectors
 from sparkcache.filters import Filter
-from sparkcache.homes import Executor
+from sparkcache.homes import NO_CLUSTER, Cluster, keys
 from sparkcache.node import opening
 from sparkcache.node.messages import PROTOCOL_VERSION
 from sparkcache.source.batch.partitions import (
@@ -48,7 +48,7 @@ FILTERS = "sparkcache.filters"
 """Metadata that the JVM adds to the first column: the filters of the query, as JSON."""
 
 EXECUTORS = "sparkcache.executors"
-"""Metadata likewise: the executors that are or were there, as JSON."""
+"""Metadata likewise: the `Cluster`, as JSON."""
 
 NARROWED = "sparkcache.narrowed"
 """Metadata likewise: only the columns of this schema are to be fetched."""
@@ -86,6 +86,14 @@ class JvmPartition(InputPartition):
         self.scan = scan
         self.rows = rows
 
+    def _extents(self) -> bytes:
+        """Return the keys of the extents, if they have a home."""
+        if not self.partition.home:
+            return b""
+        pieces = self.partition.pieces
+        extents = dict.fromkeys((piece.ledger, piece.extent) for piece in pieces)
+        return keys(extents).astype("<u8").tobytes()
+
     def __reduce__(self) -> tuple[object, ...]:
         pickled = pickle.dumps(self.partition, pickle.HIGHEST_PROTOCOL)
         return open_in_python, (
@@ -94,6 +102,7 @@ class JvmPartition(InputPartition):
             self.scan,
             self.rows,
             self.partition.home,
+            self._extents(),
             pickled,
         )
 
@@ -104,6 +113,7 @@ def open_in_python(
     scan: bytes,  # noqa: ARG001
     rows: int,  # noqa: ARG001
     home: str,  # noqa: ARG001
+    extents: bytes,  # noqa: ARG001
     pickled: bytes,
 ) -> ScanPartition:
     """Return the partition for Python."""
@@ -117,12 +127,12 @@ def filters_of(schema: StructType) -> tuple[Filter, ...]:
     return msgspec.json.decode(text, type=tuple[Filter, ...])
 
 
-def executors_of(schema: StructType, config: CacheConfig) -> tuple[Executor, ...]:
-    """Return the executors among which extents have homes; none if they have none."""
+def cluster_of(schema: StructType, config: CacheConfig) -> Cluster:
+    """Return the cluster among whose executors extents have homes, if they have any."""
     if not (config.homes and config.enabled):
-        return ()
-    text = (schema.fields[0].metadata or {}).get(EXECUTORS, "[]")
-    return msgspec.json.decode(text, type=tuple[Executor, ...])
+        return NO_CLUSTER
+    text = (schema.fields[0].metadata or {}).get(EXECUTORS, "{}")
+    return msgspec.json.decode(text, type=Cluster)
 
 
 def narrowed(scan: ScanOptions, schema: StructType) -> ScanOptions:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import InputPartition
 
 from sparkcache import connector as connectors
-from sparkcache.homes import homes
+from sparkcache.homes import NO_CLUSTER, homes
 from sparkcache.reported_loss import LossReport
 from sparkcache.source import settings
 from sparkcache.source.batch.partitions import (
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from sparkcache.connector import Snapshot, Storage
     from sparkcache.demand import Consumer
     from sparkcache.filters import Filter
-    from sparkcache.homes import Executor
+    from sparkcache.homes import Cluster
     from sparkcache.model import Extent, Ledger
     from sparkcache.source.batch.partitions import Homes, Located, Piece
     from sparkcache.source.options import ScanOptions
@@ -92,12 +92,12 @@ def cut(
     storage: Storage,
     snapshots: Sequence[tuple[Consumer, Snapshot]],
     filters: tuple[Filter, ...] = (),
-    executors: Sequence[Executor] = (),
+    cluster: Cluster = NO_CLUSTER,
 ) -> Iterator[ScanPartition]:
     """Yield the partitions of a scan; the versions of objects are pinned.
 
     The snapshots may lack what does not match the filters of the query already.
-    Without executors Spark decides where the partitions are read. Raises SourceError
+    Without a cluster Spark decides where the partitions are read. Raises SourceError
     for a loss, if the scan fails on losses.
     """
     connector = connectors.find(scan.connector)
@@ -114,7 +114,7 @@ def cut(
         scan.min_partitions,
         config.partition_bytes,
         lambda extent: len(connector.runs(extent, config.run_bytes)),
-        _homes(scan, snapshots, executors),
+        _homes(scan, snapshots, cluster),
     )
     scan_id = uuid.uuid4().hex
     part = 0
@@ -170,7 +170,7 @@ def _following(
 def _homes(
     scan: ScanOptions,
     snapshots: Sequence[tuple[Consumer, Snapshot]],
-    executors: Sequence[Executor],
+    cluster: Cluster,
 ) -> Homes:
     """Return the homes of all extents, whatever a query reads of them."""
     connector = connectors.find(scan.connector)
@@ -180,11 +180,8 @@ def _homes(
         extents = [
             (ledger, extent) for ledger, extent, _ in extent_offsets(snapshot.ledgers)
         ]
-        places = homes(extents, executors, is_part=is_part)
-        found.update(
-            (extent, home.location)
-            for extent, home in zip(extents, places, strict=bool(places))
-        )
+        places = homes(extents, cluster, is_part=is_part)
+        found.update(zip(extents, places, strict=bool(places)))
     return found
 
 

@@ -12,7 +12,6 @@ from sparkcache import connector as connectors
 from sparkcache.config import CacheConfig
 from sparkcache.demand import ReaderIdentity
 from sparkcache.fetch import RunSlice, Scan
-from sparkcache.homes import Place
 from sparkcache.source import settings
 from sparkcache.source.batch.partitions import PositionFilter, run_slice
 from sparkcache.source.batch.row_filter import RowFilter
@@ -75,7 +74,7 @@ class TaskReader:
         following = (
             (part, slice_of(piece))
             for part, piece in partition.following
-            if task.place is not Place.AWAY
+            if task.place.reads_ahead
         )
         scan = Scan(self.scan.root, config.storage, config.scan, slices)
         runs = read_scan(

@@ -6,10 +6,13 @@ The driver has no other channel to a node; a task runs on the node's own machine
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, cast
+import re
+from typing import TYPE_CHECKING, Any, cast
 
 from py4j.protocol import Py4JError
+from pyspark import RDD
 from pyspark.errors import PySparkException
+from pyspark.serializers import NoOpSerializer
 
 from sparkcache.errors import CacheUnavailable
 from sparkcache.node.address import Address
@@ -32,6 +35,7 @@ from sparkcache.node.messages import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     from sparkcache.metrics import Metrics, TopicMetrics
@@ -41,6 +45,7 @@ if TYPE_CHECKING:
 _TIMEOUT_S = 10.0
 _TASKS_PER_CORE = 2
 _DESCRIPTION = "spark.job.description"
+_PEER = re.compile(r"BlockManagerId\(([^,]*), ([^,]*), ")
 
 _log = logging.getLogger(__name__)
 
@@ -115,7 +120,6 @@ def _on_executors(
 ) -> list[tuple[str, ToTask]]:
     """Send notices and a request to every node; return the replies of those reached."""
     context = spark.sparkContext
-    tasks = context.defaultParallelism * _TASKS_PER_CORE
 
     def exchange(_: Iterable[int]) -> Iterator[tuple[str, ToTask]]:
         return _exchange(request, notices)
@@ -123,10 +127,34 @@ def _on_executors(
     before = context.getLocalProperty(_DESCRIPTION)
     context.setLocalProperty(_DESCRIPTION, "sparkcache: request to the nodes")
     try:
-        replies = context.parallelize(range(tasks), tasks).mapPartitions(exchange)
+        replies = _task_on_each_executor(context).mapPartitions(exchange)
         return list(dict(replies.collect()).items())
     finally:
         context.setLocalProperty(_DESCRIPTION, cast("str", before))  # None unsets it
+
+
+def _task_on_each_executor(context: SparkContext) -> RDD[Any]:
+    """Return an RDD with a partition for each executor, which prefers it.
+
+    Where the driver itself runs the tasks, several may be under way at a time.
+    """
+    jvm: Any = context._jvm
+    as_seq = jvm.PythonUtils.toSeq
+    blocks = jvm.org.apache.spark.SparkEnv.get().blockManager()
+    peers = blocks.master().getPeers(blocks.blockManagerId()).mkString("\n")
+    locations = [
+        f"executor_{host}_{executor}" for executor, host in _PEER.findall(peers)
+    ]
+    if not locations:
+        tasks = context.defaultParallelism * _TASKS_PER_CORE
+        return context.parallelize(range(tasks), tasks)
+    partitions = jvm.java.util.ArrayList()
+    for location in locations:
+        preferred = jvm.java.util.List.of(location)
+        partitions.add(jvm.scala.Tuple2(b"", as_seq(preferred)))
+    of_bytes = jvm.scala.reflect.ClassTag.apply(jvm.java.lang.Class.forName("[B"))
+    made = context._jsc.sc().makeRDD(as_seq(partitions), of_bytes)
+    return RDD(made.toJavaRDD(), context, NoOpSerializer())
 
 
 def _exchange(

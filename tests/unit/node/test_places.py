@@ -76,3 +76,13 @@ def test_a_loader_that_only_a_task_away_will_need_goes_to_one_that_waits() -> No
     world.settle()
     assert home.answers == [Served(SIZE)]
     assert world.read(away) == [Streamed()] * 5
+
+
+def test_an_heir_keeps_what_it_loads_and_loads_nothing_of_later_partitions() -> None:
+    world = world_with_a_loader()
+    following = ((1, run_slice(1, 0, 3)),)
+    heir = world.of(0, 2, place=Place.HEIR, following=following)
+    assert world.read(heir) == [Served(SIZE)] * 2
+    assert world.held() == {0, 1}
+    assert len(world.loads) == 1
+    assert world.service.metrics().home_requests == 2

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from sparkcache.homes import Executor, homes
+from sparkcache.homes import Cluster, Executor, homes
 from sparkcache.node.messages import OpenPartition
 from sparkcache.node.opening import opened
 from sparkcache.source.batch.jvm_partition import EXECUTORS, OPTION, JvmPartition
@@ -35,7 +35,8 @@ def planned(
     given = {OPTION: "{}", **OPTIONS, **options, "path": str(world.directory)}
     source = SparkCacheSource(given)
     schema = source.schema()
-    schema.fields[0].metadata = {EXECUTORS: msgspec.json.encode(executors).decode()}
+    cluster = msgspec.json.encode(Cluster(executors)).decode()
+    schema.fields[0].metadata = {EXECUTORS: cluster}
     return source.reader(schema).partitions()
 
 
@@ -123,6 +124,6 @@ def test_homes_are_those_of_the_whole_topic(world: World) -> None:
         (piece.ledger, piece.extent)
         for _, piece in sorted(by_offset.items(), key=lambda item: item[0])
     ]
-    wanted = [home.location for home in homes(extents, FOUR)]
+    wanted = homes(extents, Cluster(FOUR))
     found = home_of_each_extent(partitions)
     assert [found[extent] for extent in extents] == wanted

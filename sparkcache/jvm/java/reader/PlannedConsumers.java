@@ -24,6 +24,13 @@ final class PlannedConsumers {
     return !plans().isEmpty();
   }
 
+  /** Returns the ids of the plans. */
+  static Set<String> ids() {
+    Set<String> found = new HashSet<>();
+    plans().forEach(plan -> found.add(plan.path("id").asText()));
+    return found;
+  }
+
   /** Returns in words how many consumers of some topics are planned; nothing if none is. */
   static String of(Set<String> topics) {
     int count = 0;

@@ -21,6 +21,7 @@ final class TopicPlan {
   final StructType schema;
   private JsonNode scan = MissingNode.getInstance(); // as for_jvm describes it
   private boolean isForJvm;
+  private boolean hasHomes;
   private long rows;
 
   TopicPlan(Batch batch, StructType schema) {
@@ -37,6 +38,7 @@ final class TopicPlan {
         }
         byte[] plannedPartition = (byte[]) fields[0];
         isForJvm |= plannedPartition.length > 0;
+        hasHomes |= !((String) fields[4]).isEmpty();
         long rowsOfPartition = ((Number) fields[3]).longValue();
         rows = rows < 0 || rowsOfPartition < 0 ? -1 : rows + rowsOfPartition;
         partitions[i] =
@@ -46,7 +48,8 @@ final class TopicPlan {
                 (byte[]) fields[1],
                 scan.path("columns").asInt(),
                 rowsOfPartition,
-                (String) fields[4]);
+                (String) fields[4],
+                (byte[]) fields[5]);
       } catch (IOException error) {
         throw new IllegalStateException("a partition that Python planned", error);
       }
@@ -56,6 +59,11 @@ final class TopicPlan {
   /** Whether the JVM reads any partition. */
   boolean isForJvm() {
     return isForJvm;
+  }
+
+  /** Whether a partition prefers an executor. */
+  boolean hasHomes() {
+    return hasHomes;
   }
 
   /** The number of rows of all partitions; -1 if only reading tells. */

@@ -2,6 +2,8 @@ package sparkcache;
 
 import java.io.Serializable;
 import java.util.OptionalLong;
+import java.util.Set;
+import org.apache.spark.SparkContext;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.metric.CustomMetric;
 import org.apache.spark.sql.connector.read.Batch;
@@ -29,6 +31,7 @@ final class TopicScan implements Scan, Batch, SupportsReportStatistics {
   private TopicPlan plan;
   private TopicPlan reading;
   private boolean isStream;
+  private ExtentReads reads;
 
   TopicScan(
       TopicTable table,
@@ -135,8 +138,18 @@ final class TopicScan implements Scan, Batch, SupportsReportStatistics {
 
   @Override
   public PartitionReaderFactory createReaderFactory() {
-    RowFactory rows = new RowFactory(reading().python, reading().schema, wanted);
-    return new Factory(wanted.fieldNames(), filters.json(), new Packed<>(rows));
+    RowFactory rows = new RowFactory(reading().python, reading().schema, wanted, reads());
+    return new Factory(wanted.fieldNames(), filters.json(), new Packed<>(rows), reads());
+  }
+
+  /** Returns what tasks report their reads to; null if nobody wants to know. */
+  private synchronized ExtentReads reads() {
+    Set<String> plans = PlannedConsumers.ids();
+    if (reads == null && reading().hasHomes() && !plans.isEmpty()) {
+      reads = new ExtentReads(plans);
+      SparkContext.getOrCreate().register(reads);
+    }
+    return reads;
   }
 
   /** A scan that Python reads as a whole, row by row. */
@@ -148,11 +161,13 @@ final class TopicScan implements Scan, Batch, SupportsReportStatistics {
 
     @Override
     public PartitionReaderFactory createReaderFactory() {
-      return new RowFactory(scan.reading().python, scan.reading().schema, scan.wanted);
+      return new RowFactory(
+          scan.reading().python, scan.reading().schema, scan.wanted, scan.reads());
     }
   }
 
-  private record Factory(String[] wanted, String filters, Packed<RowFactory> python)
+  private record Factory(
+      String[] wanted, String filters, Packed<RowFactory> python, ExtentReads reads)
       implements PartitionReaderFactory, Serializable {
     @Override
     public PartitionReader<InternalRow> createReader(InputPartition partition) {
@@ -166,18 +181,19 @@ final class TopicScan implements Scan, Batch, SupportsReportStatistics {
 
     @Override
     public PartitionReader<ColumnarBatch> createColumnarReader(InputPartition partition) {
-      TopicPartition topic = (TopicPartition) partition;
+      TopicPartition topic = ((TopicPartition) partition).reporting(reads);
       return new TopicReader(
           topic, wanted, filters, rows -> python.unpacked().batches(topic, rows));
     }
   }
 
-  private record RowFactory(PartitionReaderFactory python, StructType schema, StructType wanted)
+  private record RowFactory(
+      PartitionReaderFactory python, StructType schema, StructType wanted, ExtentReads reads)
       implements PartitionReaderFactory, Serializable {
     @Override
     public PartitionReader<InternalRow> createReader(InputPartition partition) {
-      return PythonRows.projected(
-          python.createReader(((TopicPartition) partition).announced().python()), schema, wanted);
+      TopicPartition topic = ((TopicPartition) partition).reporting(reads).announced();
+      return PythonRows.projected(python.createReader(topic.python()), schema, wanted);
     }
 
     /** Reads what comes after the first `toSkip` rows of a partition. */

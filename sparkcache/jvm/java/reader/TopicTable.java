@@ -85,7 +85,7 @@ final class TopicTable implements Table, SupportsRead {
   synchronized TopicPlan plan(
       CaseInsensitiveStringMap options, Filters filters, StructType fetched) {
     Filters mattering = filtered == null ? filters : filters.on(filtered);
-    String executors = Executors.json();
+    String executors = Executors.json(PlannedConsumers.ids());
     String others = executors + String.join(",", fetched.fieldNames());
     TopicPlan plan = plans.get(mattering.json() + others);
     if (plan == null) {
