@@ -66,7 +66,8 @@ def configure(
         )
     builder = _name_sockets(_name_python(builder))
     for key, value in _STATIC_CONFS.items():
-        builder = builder.config(key, value)
+        if not conf_value(builder, key):
+            builder = builder.config(key, value)
     if jvm_reader:
         require_spark("4.1", "the reader in the JVM (jvm_reader=True)")
     elif jvm_reader is None:

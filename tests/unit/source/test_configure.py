@@ -60,6 +60,18 @@ def test_a_python_named_in_the_conf_stays(
     assert builder._options[key] == "/other"
 
 
+def test_sockets_of_python_workers_that_are_switched_off_stay_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    monkeypatch.setattr(SparkContext, "_gateway", None)
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    key = "spark.python.unix.domain.socket.enabled"
+    assert sparkcache.configure(SparkSession.Builder())._options[key] == "true"
+    builder = SparkSession.Builder().config(key, "false")
+    assert sparkcache.configure(builder)._options[key] == "false"
+
+
 @pytest.mark.parametrize(
     ("master", "given", "expected"),
     [
