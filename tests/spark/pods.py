@@ -34,7 +34,7 @@ _SCRIPT = r"""#!/bin/sh
 # Makes the pod, as root of its user namespace, and becomes the user. Then runs Java.
 set -e
 if [ "$1" != in-the-pod ]; then
-  exec unshare --user --map-root-user --mount --pid --fork --kill-child --mount-proc \
+  exec unshare --user --map-root-user --mount --pid --fork --kill-child \
     "$0" in-the-pod "$@"
 fi
 shift
@@ -45,6 +45,7 @@ mkdir -p @LOCAL_DIRS@ /mnt/tmp /mnt/etc
 echo "spark:x:@USER@:0::/opt/spark:/bin/false" > /mnt/etc/passwd
 mount --bind /mnt/etc/passwd /etc/passwd
 mount -t tmpfs -o @SHM@ shm /dev/shm
+mount -t proc -o @PROC@ proc /proc
 
 # What the image has lies below /tmp where the tests do.
 for path in @KEPT@ "$work"; do
@@ -71,6 +72,7 @@ class Pods:
 
     Attributes:
         shm: Options of the file system at `/dev/shm`.
+        proc: Options of the file system at `/proc`.
         has_tmp: Whether `/tmp` can be written to.
         has_init: Whether the first process is one that reaps orphans, as `tini` in the
             image of Spark does; else it is the JVM of the executor.
@@ -78,6 +80,7 @@ class Pods:
     """
 
     shm: str
+    proc: str
     has_tmp: bool
     has_init: bool
 
@@ -102,6 +105,7 @@ class Pods:
             "USER": USER,
             "LOCAL_DIRS": LOCAL_DIRS,
             "SHM": self.shm,
+            "PROC": self.proc,
             "KEPT": shlex.join(map(str, kept)),
             "TMP": "" if self.has_tmp else "mount -o remount,bind,ro /tmp",
             "JAVA_HOME": Path(java).resolve().parents[1],

@@ -22,8 +22,8 @@ pytestmark = pytest.mark.spark
 BUCKET = "offload"
 LEDGERS = 6
 EXECUTORS = 3  # two of them on one worker
-LIKE_IMAGE = Pods("size=64m", has_tmp=True, has_init=True)
-CLOSED = Pods("ro,size=4k,mode=000", has_tmp=False, has_init=False)
+LIKE_IMAGE = Pods("size=64m", "hidepid=0", has_tmp=True, has_init=True)
+CLOSED = Pods("ro,size=4k,mode=000", "hidepid=2", has_tmp=False, has_init=False)
 
 
 @SPARK_4_1
@@ -53,7 +53,9 @@ def test_executors_in_pods(
         arguments = java_home, server.endpoint, BUCKET, TOPIC, str(pods.has_tmp).lower()
         cluster = Standalone(Path(os.environ["SPARK_HOME"]), tmp_path, 2, tmp_path)
         try:
-            done = run_application("pods_driver", cluster.url, *arguments)
+            done = run_application(
+                "pods_driver", cluster.url, *arguments, timeout_s=600
+            )
         finally:
             cluster.close()
         sent = {
@@ -68,8 +70,7 @@ def test_executors_in_pods(
     for session in (in_python, in_jvm):
         assert session["is_same"]
         assert session["rows"] > 0
-        assert session["last"]["hits"] >= LEDGERS
-        assert session["last"]["misses"] == 0
+        assert session["last"]["hits"] == session["last"]["requests"] >= LEDGERS
         assert plain_bytes <= session["received_bytes"] <= EXECUTORS * plain_bytes
         assert session["nodes"] == EXECUTORS
         assert len(session["pods"]) == EXECUTORS
