@@ -20,6 +20,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 PLUGIN = "org.apache.spark.sparkcache.SparkCachePlugin"
+READER = "sparkcache.DefaultSource"
 JAR = Path(__file__).with_name("sparkcache.jar")
 READER_JAR = Path(__file__).with_name("sparkcache_reader.jar")
 

@@ -48,3 +48,12 @@ def test_where_the_jvm_may_not_open_the_memory_of_the_node(tmp_path: Path) -> No
     warnings = [line for line in done.stderr.splitlines() if "TopicReader" in line]
     assert len(warnings) == 1
     assert "may not open the memory of the node, /proc/" in warnings[0]
+
+
+@SPARK_4_1
+@pytest.mark.usefixtures("jdk")
+def test_where_the_temporary_directory_has_a_long_path(tmp_path: Path) -> None:
+    done = run_application("long_paths_driver", tmp_path)
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert min(found["runs_in_jvm"]) > 0
+    assert found["left"] == []

@@ -325,6 +325,7 @@ OTHER_NAMES = {
     "uncompressedSize",  # of the column __encryption
     "batchSize",
     "pushFilters",
+    "emptyDir",  # of Kubernetes
 }
 
 

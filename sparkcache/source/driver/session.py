@@ -12,16 +12,19 @@ import pyspark
 
 from sparkcache.config import DECIDES_CONF, CacheConfig, NodeConfig, settings_of
 from sparkcache.errors import ConfigError
-from sparkcache.jvm.jar import PLUGIN, plugin_jar, reader_jar
+from sparkcache.jvm.jar import PLUGIN, READER, plugin_jar, reader_jar
 from sparkcache.source.datasource import SparkCacheSource
 from sparkcache.source.driver.broadcast import BroadcastRef
 from sparkcache.source.driver.builder_conf import conf_value
+from sparkcache.source.driver.class_path import add_to_driver
 from sparkcache.source.driver.planner_progress import listen_once
 from sparkcache.source.driver.registration import name_of_installed, register
 from sparkcache.source.spark_version import has_spark, require_spark
 from sparkcache.source.streaming.query_listener import QueryListener
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
@@ -31,6 +34,7 @@ _STATIC_CONFS = {
     # TCP on loopback delays each task by about 40 ms.
     "spark.python.unix.domain.socket.enabled": "true",
 }
+_SOCKETS = "spark.python.unix.domain.socket.dir"
 _PYTHON = "spark.pyspark.python"
 _COLUMNS_TO_UDFS = "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled"
 
@@ -60,15 +64,16 @@ def configure(
             "configure(SparkSession.builder).getOrCreate(), not a "
             f"{type(builder).__name__}"
         )
-    builder = _name_python(builder)
+    builder = _name_sockets(_name_python(builder))
     for key, value in _STATIC_CONFS.items():
-        builder = builder.config(key, value)
+        if not conf_value(builder, key):
+            builder = builder.config(key, value)
     if jvm_reader:
         require_spark("4.1", "the reader in the JVM (jvm_reader=True)")
     elif jvm_reader is None:
         jvm_reader = has_spark("4.1")
     jar = plugin_jar()
-    if jar is not None:
+    if jar is not None and _is_loadable(jar, PLUGIN):
         builder = _add(builder, "spark.plugins", PLUGIN)
         builder = _add(builder, "spark.jars", str(jar))
         if jvm_reader:
@@ -78,12 +83,28 @@ def configure(
 
 def _add_reader(builder: SparkSession.Builder) -> SparkSession.Builder:
     jar = reader_jar()
-    if jar is None:
+    if jar is None or not _is_loadable(jar, READER):
         return builder
     if pyspark.__version__ == "4.2.0" and not conf_value(builder, _COLUMNS_TO_UDFS):
         # SPARK-58241: a udf on Arrow columns waits forever.
         builder = builder.config(_COLUMNS_TO_UDFS, "false")
     return _add(builder, "spark.jars", str(jar))
+
+
+def _is_loadable(jar: Path, class_name: str) -> bool:
+    """Return whether the driver can load a class; log a warning if it cannot.
+
+    A session whose plugin cannot be loaded does not start.
+    """
+    if add_to_driver(jar, class_name):
+        return True
+    _log.warning(
+        "configure(): the JVM of this driver runs already and takes no more jars; to "
+        "use %s, start it with --jars %s",
+        jar.name,
+        jar,
+    )
+    return False
 
 
 def _add(builder: SparkSession.Builder, key: str, value: str) -> SparkSession.Builder:
@@ -108,6 +129,19 @@ def _name_python(builder: SparkSession.Builder) -> SparkSession.Builder:
     named = os.environ.get("PYSPARK_PYTHON")
     if named and not conf_value(builder, _PYTHON):
         builder = builder.config(_PYTHON, named)
+    return builder
+
+
+def _name_sockets(builder: SparkSession.Builder) -> SparkSession.Builder:
+    """Have Python workers on YARN listen in a directory whose path is short enough.
+
+    By default they listen in the JVM's temporary directory. YARN makes that a directory
+    of the container, whose path is longer than that of a socket may be.
+    """
+    if conf_value(builder, "spark.master") == "yarn" and not conf_value(
+        builder, _SOCKETS
+    ):
+        builder = builder.config(_SOCKETS, "/tmp")  # noqa: S108 - of no fixed name
     return builder
 
 

@@ -10,10 +10,15 @@ import java.nio.channels.SocketChannel;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
 /** The socket of a node, and requests for its status: see sparkcache/node/channel.py. */
 public final class NodeSocket {
+  private static final Logger LOG = LoggerFactory.getLogger(NodeSocket.class);
   private static final int MAX_PATH_BYTES = 107;
+  private static final String PREFIX = "sc";
+  private static final String LINK = "d";
   private static final byte[] REQUEST = frame("GetStatus");
   private static final byte[] REPLY = array("StatusReply");
 
@@ -44,29 +49,51 @@ public final class NodeSocket {
 
   /** Connects to the socket of a node, however long its path is. */
   public static SocketChannel connect(Path socket) throws IOException {
-    Path link = null;
-    try {
-      Path shortPath = socket;
-      if (socket.toString().getBytes(StandardCharsets.UTF_8).length > MAX_PATH_BYTES) {
-        link = Files.createTempDirectory("sc");
-        shortPath = link.resolve("d");
-        Files.createSymbolicLink(shortPath, socket.getParent());
-        shortPath = shortPath.resolve(socket.getFileName());
-      }
-      SocketChannel channel = SocketChannel.open(StandardProtocolFamily.UNIX);
-      try {
-        channel.connect(UnixDomainSocketAddress.of(shortPath));
-      } catch (IOException | RuntimeException error) {
-        channel.close();
-        throw error;
-      }
-      return channel;
-    } finally {
-      if (link != null) {
-        Files.deleteIfExists(link.resolve("d"));
-        Files.delete(link);
-      }
+    if (isShort(socket)) {
+      return connectTo(socket);
     }
+    Path directory = directoryOfLink(socket.getFileName());
+    Path link = directory.resolve(LINK);
+    try {
+      Files.createSymbolicLink(link, socket.getParent());
+      return connectTo(link.resolve(socket.getFileName()));
+    } finally {
+      Files.deleteIfExists(link);
+      Files.delete(directory);
+    }
+  }
+
+  /**
+   * Makes a directory whose path leaves room for a link in it and a name. The temporary directory
+   * may itself have a long path, as in a container of YARN, or be read-only. A path in the working
+   * directory is relative, and so always short.
+   */
+  private static Path directoryOfLink(Path name) throws IOException {
+    try {
+      Path directory = Files.createTempDirectory(PREFIX);
+      if (isShort(directory.resolve(LINK).resolve(name))) {
+        return directory;
+      }
+      Files.delete(directory);
+    } catch (IOException error) {
+      LOG.debug("SparkCache: the temporary directory cannot be used", error);
+    }
+    return Files.createTempDirectory(Path.of(""), PREFIX);
+  }
+
+  private static boolean isShort(Path path) {
+    return path.toString().getBytes(StandardCharsets.UTF_8).length <= MAX_PATH_BYTES;
+  }
+
+  private static SocketChannel connectTo(Path path) throws IOException {
+    SocketChannel channel = SocketChannel.open(StandardProtocolFamily.UNIX);
+    try {
+      channel.connect(UnixDomainSocketAddress.of(path));
+    } catch (IOException | RuntimeException error) {
+      channel.close();
+      throw error;
+    }
+    return channel;
   }
 
   private static ByteBuffer read(SocketChannel channel, int size) throws IOException {
