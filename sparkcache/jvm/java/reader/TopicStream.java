@@ -16,8 +16,8 @@ import org.apache.spark.sql.execution.datasources.v2.python.PythonStreamingSourc
  * A stream that Python plans and reads, and whose partitions have homes.
  *
  * <p>It has all interfaces that Spark looks for in the stream of a reader in Python. It is no
- * `java.lang.reflect.Proxy`: that would wrap the exception by which Spark knows that a query was
- * stopped.
+ * `java.lang.reflect.Proxy`: that would wrap checked exceptions of Spark, such as the one by which
+ * a query that is stopped knows that it was interrupted.
  */
 final class TopicStream implements MicroBatchStream, SupportsTriggerAvailableNow {
   private final MicroBatchStream python;
