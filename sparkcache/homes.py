@@ -4,7 +4,9 @@ Rendezvous hashing gives an extent to the executor with the highest weight for i
 that all consumers find the same home without asking anybody. Alone it gives some
 executors half as much again as others. So an executor that has more than its share of
 the topic, up to this extent, is passed over. What comes later in a topic changes
-nothing for what comes before.
+nothing for what comes before. Shares are counted from the last extent at which counting
+begins again, as its key decides: so what is removed from the beginning changes little
+of what remains.
 
 Homes have to stay where they are when executors join or leave. So they follow from
 what happened: from the executors that there were at first, and from each change.
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     Hashes = npt.NDArray[np.uint64]
 
 _NOWHERE = -1
+_COUNTED = 16  # extents of each executor, on average, until counting begins again
 _MAX_WEIGHTS = 1 << 17  # at a time: they fit in the processor's cache
 
 
@@ -168,6 +171,7 @@ class _Placement:
         self._executors = executors
         self._is_part = is_part
         self.homes = [_NOWHERE] * len(sizes)
+        self._begins: list[bool] = []
 
     def __repr__(self) -> str:
         return f"_Placement({len(self.homes)} extents)"
@@ -176,70 +180,84 @@ class _Placement:
         """Find homes for what has none any longer, and give their share to new ones."""
         if not present:
             self.homes = [_NOWHERE] * len(self.homes)
+            self._begins = []
             return
-        loads = dict.fromkeys(present, 0)
+        if not self._begins:  # counting begins at the same extents from now on
+            interval = np.uint64(_COUNTED * len(present))
+            self._begins = (self._extents % interval == 0).tolist()
+        best = self._best_of_lost(present)
+        best_joining = self._best_joining(joining)
+        loads = np.zeros(len(self._executors))
         total = 0
-        rows = max(1, _MAX_WEIGHTS // len(present))
-        for begin in range(0, len(self.homes), rows):
-            part = slice(begin, begin + rows)
-            best = self._best_of_lost(part, present)
-            best_joining = self._best_joining(part, joining)
-            for row, size_bytes in enumerate(self._sizes[part]):
-                index = begin + row
-                share = total / len(present)
-                limit = math.inf if self._is_part else share
-                home = self.homes[index]
-                if row in best:
-                    home = best[row]
-                    if loads[home] > limit:
-                        home = self._next_best(index, present, loads, limit)
-                elif row in best_joining or (joining and loads[home] > limit):
-                    new = best_joining.get(row, _NOWHERE)
-                    if loads.get(new, limit + 1) > limit:
-                        new = self._next_best(index, joining, loads, limit)
-                    home = home if loads[new] > limit else new
-                self.homes[index] = home
-                loads[home] += size_bytes
-                total += size_bytes
+        for index, (home, size_bytes) in enumerate(
+            zip(self.homes, self._sizes, strict=True)
+        ):
+            if self._begins[index]:
+                loads[:] = total = 0
+            limit = math.inf if self._is_part else total / len(present)
+            if index in best:
+                home = best[index]
+                if loads[home] > limit:
+                    home = self._next_best(index, present, loads, limit)
+            elif (index in best_joining or loads[home] > limit) and any(
+                loads[new] <= limit for new in joining
+            ):
+                home = best_joining.get(index, home)
+                if home not in joining or loads[home] > limit:
+                    home = self._next_best(index, joining, loads, limit)
+            self.homes[index] = home
+            loads[home] += size_bytes
+            total += size_bytes
 
-    def _best_of_lost(self, part: slice, present: Sequence[int]) -> dict[int, int]:
-        """Return the best executor for each extent that has no home, by row."""
-        lost = np.flatnonzero(~np.isin(self.homes[part], present))
-        best, _ = self._best(self._extents[part][lost], present)
-        return dict(zip(lost.tolist(), best, strict=True))
+    def _best_of_lost(self, present: Sequence[int]) -> dict[int, int]:
+        """Return the best executor for each extent that has no home."""
+        is_there = np.zeros(len(self._executors) + 1, dtype=bool)  # false for _NOWHERE
+        is_there[present] = True
+        lost = np.flatnonzero(~is_there[self.homes])
+        best, _ = self._best(self._extents[lost], present)
+        return dict(zip(lost.tolist(), best.tolist(), strict=True))
 
-    def _best_joining(self, part: slice, joining: Sequence[int]) -> dict[int, int]:
-        """Return the best new executor of each extent that prefers it, by row."""
+    def _best_joining(self, joining: Sequence[int]) -> dict[int, int]:
+        """Return the best new executor of each extent that prefers it to its home."""
         if not joining:
             return {}
-        extents = self._extents[part]
-        best, weights = self._best(extents, joining)
-        before = _mixed(extents ^ self._executors[np.asarray(self.homes[part])])
-        better = np.flatnonzero(weights > before).tolist()
-        return {row: best[row] for row in better}
+        best, weights = self._best(self._extents, joining)
+        before = _mixed(self._extents ^ self._executors[self.homes])
+        better = np.flatnonzero(weights > before)
+        return dict(zip(better.tolist(), best[better].tolist(), strict=True))
 
-    def _best(self, extents: Hashes, among: Sequence[int]) -> tuple[list[int], Hashes]:
+    def _best(
+        self, extents: Hashes, among: Sequence[int]
+    ) -> tuple[npt.NDArray[np.int64], Hashes]:
         """Return the best of some executors for each extent, and its weight."""
-        weights = _mixed(extents[:, None] ^ self._executors[None, among])
-        columns = weights.argmax(axis=1)
-        highest = np.take_along_axis(weights, columns[:, None], axis=1)[:, 0]
-        return np.asarray(among)[columns].tolist(), highest
+        candidates = np.asarray(among)
+        best = np.empty(len(extents), dtype=np.int64)
+        highest = np.empty(len(extents), dtype=np.uint64)
+        rows = max(1, _MAX_WEIGHTS // len(candidates))
+        for begin in range(0, len(extents), rows):
+            part = slice(begin, begin + rows)
+            weights = _mixed(extents[part, None] ^ self._executors[None, candidates])
+            columns = weights.argmax(axis=1)
+            best[part] = candidates[columns]
+            highest[part] = np.take_along_axis(weights, columns[:, None], 1)[:, 0]
+        return best, highest
 
     def _next_best(
-        self, index: int, among: Sequence[int], loads: dict[int, int], limit: float
+        self,
+        index: int,
+        among: Sequence[int],
+        loads: npt.NDArray[np.float64],
+        limit: float,
     ) -> int:
         """Return the best executor for an extent that is within the limit.
 
         If none is, the best of all is returned.
         """
         weights = _mixed(self._extents[index] ^ self._executors[among])
-        best = int(weights.argmax())
-        for _ in among:
-            column = int(weights.argmax())
-            if loads[among[column]] <= limit:
-                return among[column]
-            weights[column] = 0
-        return among[best]
+        is_within = loads[among] <= limit
+        if is_within.any():
+            weights = np.where(is_within, weights, np.uint64(0))
+        return among[int(weights.argmax())]
 
 
 def _hashes(names: Iterable[str]) -> Hashes:

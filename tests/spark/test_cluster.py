@@ -48,8 +48,8 @@ spark = sparkcache.configure(
     .config("spark.sql.streaming.noDataProgressEventInterval", "100")
 ).getOrCreate()
 config = sparkcache.CacheConfig(
-    max_bytes=64 << 20, ttl_create_s=3, ttl_after_read_s=0.5
-)
+    max_bytes=64 << 20, ttl_create_s=3, ttl_after_read_s=0.5, homes=False
+)  # without homes any executor may read a run, and so may both
 sparkcache.install(spark, config)
 orders = (
     spark.read.format("sparkcache").option("topic", name)

@@ -64,14 +64,14 @@ def test_no_extents_have_no_homes() -> None:
 )
 def test_no_executor_has_more_than_its_share(extents: int, count: int) -> None:
     loads = Counter(homes(topic(extents), executors(count)))
-    assert max(loads.values()) == -(-extents // count)
+    assert max(loads.values()) <= 1.1 * extents / count + 1
 
 
 def test_a_large_extent_counts_as_many_small_ones() -> None:
-    whole = topic(200)
-    whole[0] = (whole[0][0], replace(whole[0][1], size_bytes=60 * EXTENT_BYTES))
+    whole = topic(16)  # counting does not begin again among these
+    whole[0] = (whole[0][0], replace(whole[0][1], size_bytes=12 * EXTENT_BYTES))
     first, *others = homes(whole, executors(4))
-    assert others.count(first) < 20
+    assert others.count(first) == 0
 
 
 def test_what_comes_later_in_a_topic_moves_nothing() -> None:
@@ -151,7 +151,7 @@ def test_one_that_joins_takes_its_share_from_all(count: int) -> None:
     after = homes(ledgers, [*some, Executor("executor_new_1", 1)])
     moved = Counter(old for old, new in zip(before, after, strict=True) if old != new)
     share = len(ledgers) / (count + 1)
-    assert share - 1 < sum(moved.values()) < share + 1
+    assert 0.9 * share < sum(moved.values()) < 1.1 * share
     assert len(moved) == count
     loads = Counter(after)
     assert max(loads.values()) < 1.15 * share
@@ -162,7 +162,7 @@ def test_many_that_join_one_share_its_extents() -> None:
     [first] = executors(1)
     others = [replace(each, joined=1) for each in executors(3, first=1)]
     loads = Counter(homes(ledgers, [first, *others]))
-    assert set(loads.values()) == {100}
+    assert max(loads.values()) < 1.1 * 100
 
 
 def test_an_executor_that_leaves_is_replaced_evenly() -> None:
@@ -170,7 +170,7 @@ def test_an_executor_that_leaves_is_replaced_evenly() -> None:
     first, *others = executors(5)
     known = [replace(first, left=1), *others]
     loads = Counter(homes(ledgers, known))
-    assert set(loads.values()) == {100}
+    assert max(loads.values()) < 1.1 * 100
 
 
 def test_of_a_part_of_a_topic_each_extent_has_the_home_that_it_has_in_the_whole() -> (
@@ -199,3 +199,14 @@ def test_what_is_held_stays_where_it_is() -> None:
     after = homes_in(ledgers, Cluster(joined, held))
     assert after[:30] == before[:30]
     assert after[30:] == homes(ledgers, list(joined))[30:]
+
+
+def test_what_is_removed_from_the_beginning_moves_little_of_a_long_topic() -> None:
+    whole = topic(2000)
+    before = homes(whole, executors(4))
+    for removed in (1, 7, 100):
+        after = homes(whole[removed:], executors(4))
+        moved = sum(
+            old != new for old, new in zip(before[removed:], after, strict=True)
+        )
+        assert moved < 150

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import InputPartition
 
 from sparkcache import connector as connectors
+from sparkcache.connector import TableConnector
 from sparkcache.homes import NO_CLUSTER, homes
 from sparkcache.reported_loss import LossReport
 from sparkcache.source import settings
@@ -174,9 +175,11 @@ def _homes(
 ) -> Homes:
     """Return the homes of all extents, whatever a query reads of them."""
     connector = connectors.find(scan.connector)
-    is_part = bool(connector.filtered_columns(scan.decoding))
+    has_filters = bool(connector.filtered_columns(scan.decoding))
+    # A batch of a stream has no other files of a table than those that it reads.
+    is_part = has_filters or isinstance(connector, TableConnector)
     found: dict[tuple[Ledger, Extent], str] = {}
-    for _, snapshot in snapshots:
+    for snapshot in {id(each): each for _, each in snapshots}.values():
         extents = [
             (ledger, extent) for ledger, extent, _ in extent_offsets(snapshot.ledgers)
         ]

@@ -141,10 +141,9 @@ def _task_on_each_executor(context: SparkContext) -> RDD[Any]:
     jvm: Any = context._jvm
     as_seq = jvm.PythonUtils.toSeq
     blocks = jvm.org.apache.spark.SparkEnv.get().blockManager()
-    peers = blocks.master().getPeers(blocks.blockManagerId()).mkString("\n")
-    locations = [
-        f"executor_{host}_{executor}" for executor, host in _PEER.findall(peers)
-    ]
+    peers = blocks.master().getPeers(blocks.blockManagerId())
+    found = _PEER.findall(str(peers.mkString("\n")))
+    locations = [f"executor_{host}_{executor}" for executor, host in found]
     if not locations:
         tasks = context.defaultParallelism * _TASKS_PER_CORE
         return context.parallelize(range(tasks), tasks)

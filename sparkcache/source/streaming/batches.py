@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pickle
 import zlib
+from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
@@ -17,6 +20,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from sparkcache.homes import NO_CLUSTER, Cluster
 from sparkcache.source import settings
 from sparkcache.source.streaming.rate_limit import Limit
 from sparkcache.storage import Traffic, open_storage
@@ -49,11 +53,24 @@ class StreamPartition(InputPartition):
         self.index = index
         self._packed_plan = packed_plan
 
+    def __reduce__(self) -> tuple[object, ...]:
+        own = self.partition, self.index, self._packed_plan
+        pickled = pickle.dumps(own, pickle.HIGHEST_PROTOCOL)
+        return open_stream_partition, (self.partition.home, pickled)
+
     @property
     def stream(self) -> Plan:
         """Plan of what the stream has still to read."""
         (plan,) = settings.decode_plans(zlib.decompress(self._packed_plan).decode())
         return plan
+
+
+def open_stream_partition(
+    home: str,  # noqa: ARG001 - for the JVM
+    pickled: bytes,
+) -> StreamPartition:
+    """Return the partition for Python."""
+    return StreamPartition(*pickle.loads(pickled))  # noqa: S301 - made above
 
 
 @dataclass
@@ -81,6 +98,31 @@ class BatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self.scan.max_rows_per_trigger is not None:
             return ReadMaxRows(self.scan.max_rows_per_trigger)
         return ReadAllAvailable()
+
+    def partitions(
+        self, start: dict[str, Any], end: dict[str, Any] | list[Any]
+    ) -> list[StreamPartition]:
+        """Cut a batch into partitions; the versions of its objects are pinned.
+
+        Args:
+            start: The offset where the batch begins.
+            end: The offset where it ends. The JVM sends a list, which has the cluster
+                before the offset.
+
+        """
+        found, stop = end if isinstance(end, list) else ({}, end)
+        has_homes = self.config.homes and self.config.enabled
+        cluster = msgspec.convert(found, Cluster) if has_homes else NO_CLUSTER
+        return self._cut(start, stop, cluster)
+
+    @abstractmethod
+    def _cut(
+        self,
+        start: dict[str, Any],
+        end: dict[str, Any],
+        cluster: Cluster,
+    ) -> list[StreamPartition]:
+        """Cut a batch; without a cluster Spark decides where partitions are read."""
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the record batches of a partition."""

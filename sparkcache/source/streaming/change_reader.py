@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.datasource import ReadLimit
 
     from sparkcache.connector import Change, ChangeLog, Changes, Mark
+    from sparkcache.homes import Cluster
     from sparkcache.source.streaming.change_offsets import Offset
     from sparkcache.source.streaming.rate_limit import Limit
 
@@ -80,8 +81,9 @@ class ChangeReader(BatchReader):
         return change_offsets.as_json(self._topic, latest, self._highest, self._since)
 
     @no_collection()
-    def partitions(self, start: Offset, end: Offset) -> list[StreamPartition]:
-        """Cut a batch into partitions; the versions of its objects are pinned."""
+    def _cut(
+        self, start: Offset, end: Offset, cluster: Cluster
+    ) -> list[StreamPartition]:
         begin, stop = self._mark(start), self._mark(end)
         begin = change_offsets.since(end, self._topic) or begin
         if begin == stop:
@@ -93,7 +95,11 @@ class ChangeReader(BatchReader):
         name = qualified_topic(self._topic, self.scan.root)
         consumer = Consumer(name, *change_offsets.bounds(ledgers))
         parts = cut(
-            self.scan, self.config.scan, self._storage, [(consumer, Snapshot(ledgers))]
+            self.scan,
+            self.config.scan,
+            self._storage,
+            [(consumer, Snapshot(ledgers))],
+            cluster=cluster,
         )
         first = self._least([*changes, *self._known])
         stream = self._plan.next((begin, stop), [Consumer(name, first)])

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql.streaming.datasource import ReadLimit
 
+    from sparkcache.homes import Cluster
     from sparkcache.model import Loss
     from sparkcache.source.streaming.stream_offsets import EntrySpan, Marks
 
@@ -128,8 +129,9 @@ class StreamReader(BatchReader):
             return None
         return self._end(self._listed.spans)
 
-    def partitions(self, start: Offset, end: Offset) -> list[StreamPartition]:
-        """Cut a batch into partitions; the versions of its objects are pinned."""
+    def _cut(
+        self, start: Offset, end: Offset, cluster: Cluster
+    ) -> list[StreamPartition]:
         self._is_first = False
         if start == self._initial:
             return []
@@ -154,7 +156,15 @@ class StreamReader(BatchReader):
                 snapshots += [(Consumer(name, *bounds), snapshot) for bounds in ranges]
         stream = self._plan.next((start, end), self._still_to_read(begin, view))
         packed_plan = packed(stream)
-        parts = list(cut(self.scan, self.config.scan, self._storage, snapshots))
+        parts = list(
+            cut(
+                self.scan,
+                self.config.scan,
+                self._storage,
+                snapshots,
+                cluster=cluster,
+            )
+        )
         if parts:
             parts[0].report.add(self._unsent.losses, self._unsent.not_listed)
             self._unsent = LossReport()

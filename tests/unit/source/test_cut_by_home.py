@@ -15,6 +15,9 @@ from sparkcache.source.datasource import SparkCacheSource
 from tests.unit.source.stream_world import TOPIC
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from sparkcache.source.streaming.batches import StreamPartition
     from tests.unit.source.stream_world import World
 
 OPTIONS = {"topic": TOPIC, "runBytes": "1k", "partitionBytes": "4k"}
@@ -40,7 +43,9 @@ def planned(
     return source.reader(schema).partitions()
 
 
-def home_of_each_extent(partitions: list[JvmPartition]) -> dict[object, str]:
+def home_of_each_extent(
+    partitions: Iterable[JvmPartition | StreamPartition],
+) -> dict[object, str]:
     """Return the homes; all parts of an extent have the same one."""
     found: dict[object, str] = {}
     for each in partitions:

@@ -1,7 +1,6 @@
 package sparkcache;
 
 import org.apache.spark.TaskContext;
-import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonInputPartition;
 import org.apache.spark.util.TaskCompletionListener;
 
@@ -17,31 +16,7 @@ record TopicPartition(
     long rows,
     String home,
     byte[] extents)
-    implements InputPartition {
-  private static final String PLACE = "sparkcache.place"; // as in task_settings.py
-  private static final String AWAY = "away";
-
-  @Override
-  public String[] preferredLocations() {
-    return home.isEmpty() ? new String[0] : new String[] {home};
-  }
-
-  /**
-   * Whether this executor is the home, as in sparkcache/homes.py. It is an heir if the home has
-   * left, or if the task is a retry: Spark retries the tasks of an executor that is lost before it
-   * takes it off the list.
-   */
-  String place() {
-    if (home.isEmpty()) {
-      return "";
-    }
-    if (home.equals(Executors.here())) {
-      return "home";
-    }
-    boolean isLost = TaskContext.get().attemptNumber() > 0 || !Executors.isPresent(home);
-    return isLost ? "heir" : AWAY;
-  }
-
+    implements PartitionAtHome {
   /** Reports the extents once the task has succeeded, if this executor keeps them. */
   TopicPartition reporting(ExtentReads reads) {
     if (reads != null && !place().equals(AWAY)) {
@@ -52,9 +27,9 @@ record TopicPartition(
     return this;
   }
 
-  /** Tells the Python worker of a task about to read the partition where that is. */
+  /** Returns this partition, which is about to be read in Python. */
   TopicPartition announced() {
-    TaskContext.get().getLocalProperties().setProperty(PLACE, place());
+    announce();
     return this;
   }
 }

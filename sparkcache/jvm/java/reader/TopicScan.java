@@ -96,7 +96,7 @@ final class TopicScan implements Scan, Batch, SupportsReportStatistics {
   @Override
   public MicroBatchStream toMicroBatchStream(String checkpoint) {
     isStream = true; // Spark asks before it asks anything else of a stream's scan
-    return python.toMicroBatchStream(checkpoint);
+    return TopicStream.of(python.toMicroBatchStream(checkpoint));
   }
 
   @Override
