@@ -230,6 +230,12 @@ def test_the_history_server_has_the_same_tab(
         assert topics.keys() == {topic.name, "t"}
         assert topics[topic.name][0] == "shop/eu"
         assert sum(int(served) for _, served in topics.values()) == sum(wanted.values())
+        browser.run(
+            "[...document.querySelectorAll('#sc-topics a')]"
+            ".find(link => link.textContent === arguments[0]).click()",
+            topic.name,
+        )
+        browser.until("document.querySelectorAll('#sc-topics tbody tr').length === 1")
         pictures = Path(os.environ.get("SPARKCACHE_PICTURES", tmp_path))
         browser.screenshot(pictures / "history.png")
 
