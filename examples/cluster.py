@@ -2,7 +2,7 @@
 
     python examples/cluster.py [--mib 48] [--latency-ms 20] [--json]
 
-Takes two to three minutes on two cores, most of it the start of the cluster.
+Takes one to two minutes on two cores, most of it the start of the cluster.
 
 With a cache, each part of a topic has a home: one of the executors, which keeps it, and
 which Spark prefers for the tasks that read it. So the cluster fetches each byte once.
