@@ -1,4 +1,5 @@
 # make demo         three consumers of one topic in S3, without and with the cache
+# make cluster      the same on a cluster of three executors, with homes and without
 # make test         all checks: lint, types, import contracts, tests
 # make docs         the documentation in site/, from docs/ and the code
 # make gateway      the S3 server of some tests in .venv, built with Go
@@ -26,7 +27,7 @@ PYTEST := -m pytest -m "not long" -n 4 --dist loadfile --no-loadscope-reorder
 EXTRAS := avro,delta,demo,encryption,protobuf
 comma := ,
 
-.PHONY: venv demo test gateway lint docs test-spark test-lowest test-newest test-package test-long audit constraints clean python java
+.PHONY: venv demo cluster test gateway lint docs test-spark test-lowest test-newest test-package test-long audit constraints clean python java
 venv: $(STAMP)
 
 $(STAMP): pyproject.toml constraints.txt | python
@@ -54,6 +55,9 @@ $(BIN)/versitygw: | $(STAMP)
 
 demo: venv java
 	$(BIN)/python examples/demo.py
+
+cluster: venv java
+	$(BIN)/python examples/cluster.py
 
 # Unit tests come last: they fill the time in which applications start. Twice as many
 # processes as the usual two cores, since the other tests mostly wait. The lint before

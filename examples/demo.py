@@ -21,105 +21,24 @@ import argparse
 import json
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import report
 import shop
-from bucket import BUCKET, MIB, URL, offload, sent
+from bucket import BUCKET, MIB, offload
+from consumers import Consumers
 from pyspark.sql import SparkSession
-from report import Reading, Way
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-)
 from session import started_spark
 
-import sparkcache
-from sparkcache.metrics import Metrics
-from sparkcache.source.driver.node_rpc import node_metrics
 from sparkcache.testing.s3_server import S3Server
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from report import Way
+    from rich.progress import Progress
 
-WARM_UP = "persistent://shop/eu/warm-up"
 LEDGERS = range(1, 5)
-
-
-class Demo:
-    """A bucket, a session, and the same job run in two ways."""
-
-    def __init__(
-        self, server: S3Server, spark: SparkSession, progress: Progress
-    ) -> None:
-        self._server = server
-        self._spark = spark
-        self._progress = progress
-
-    def without(self, topic: str, label: str = "") -> Way:
-        """Run the consumers one after another, without the cache."""
-        frames = self._frames(self._load(topic, enabled="false"))
-        began = time.perf_counter()
-        readings, counting_s = self._run(frames, label)
-        return Way(readings, time.perf_counter() - began - counting_s)
-
-    def with_cache(self, topic: str, label: str = "") -> Way:
-        """Run the consumers one after another as a plan, with the cache."""
-        frames = self._frames(self._load(topic))
-        began = time.perf_counter()
-        with sparkcache.plan(*frames.values()):
-            readings, counting_s = self._run(frames, label)
-        return Way(readings, time.perf_counter() - began - counting_s)
-
-    def _load(self, topic: str, **options: str) -> DataFrame:
-        return (
-            self._spark.read.format("sparkcache")
-            .option("topic", topic)
-            .option("partitionBytes", "8m")
-            .options(**options)
-            .load(URL)
-        )
-
-    def _frames(self, orders: DataFrame) -> dict[str, DataFrame]:
-        return {name: job(orders) for name, job in shop.CONSUMERS.items()}
-
-    def _run(
-        self, frames: dict[str, DataFrame], label: str
-    ) -> tuple[list[Reading], float]:
-        """Run the consumers; return also the time spent on requesting counts."""
-        task = self._progress.add_task(label, total=len(frames), visible=bool(label))
-        readings, counting_s = [], 0.0
-        for name, frame in frames.items():
-            started = time.perf_counter()
-            before, metrics = sent(self._server), self._metrics()
-            began = time.perf_counter()
-            result = [tuple(row) for row in frame.collect()]
-            ended = time.perf_counter()
-            after, used = sent(self._server), self._metrics() - metrics
-            counting_s += began - started + time.perf_counter() - ended
-            readings.append(
-                Reading(
-                    name,
-                    rows=sum(row[frame.columns.index("orders")] for row in result),
-                    runs=used.requests,
-                    hits=used.hits + used.prefetch_hits,
-                    gets=after.gets - before.gets,
-                    bytes=after.sent_bytes - before.sent_bytes,
-                    seconds=ended - began,
-                    result=result,
-                )
-            )
-            self._progress.advance(task)
-        return readings, counting_s
-
-    def _metrics(self) -> Metrics:
-        return sum(node_metrics(self._spark).values(), Metrics())
 
 
 def run(
@@ -129,7 +48,7 @@ def run(
     with S3Server() as server, server.as_environment():
         server.create_bucket(BUCKET)
         task = progress.add_task("writing the topic", total=len(LEDGERS) + 1)
-        offload(server, mib * MIB // 8, range(100, 101), WARM_UP)
+        offload(server, mib * MIB // 8, range(100, 101), shop.WARM_UP)
         progress.advance(task)
         written = []
         for ledger in LEDGERS:
@@ -141,9 +60,9 @@ def run(
         builder = SparkSession.builder.appName("sparkcache demo")
         with started_spark(builder, log) as spark:
             progress.advance(task)
-            demo = Demo(server, spark, progress)
+            demo = Consumers(server, spark, progress)
             for way in [demo.without, demo.with_cache] * warm_ups:
-                way(WARM_UP)
+                way(shop.WARM_UP)
                 progress.advance(task)
             server.forget()
             without = demo.without(shop.TOPIC, "reading without a cache")
@@ -172,14 +91,7 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="print nothing but JSON")
     arguments = parser.parse_args()
     console = Console(quiet=arguments.json)
-    progress = Progress(
-        TextColumn("{task.description:<28}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=console,
-        disable=arguments.json,
-    )
+    progress = report.progress_bars(console)
     with tempfile.TemporaryDirectory(prefix="sparkcache-demo-") as directory:
         log = Path(directory) / "spark.log"
         try:

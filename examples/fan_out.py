@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 JOBS = {"archive": shop.archive, "fraud": shop.fraud, "billing": shop.billing}
-WARM_UP = "persistent://shop/eu/warm-up"
 _DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": (
@@ -182,12 +181,12 @@ def run(arguments: argparse.Namespace, log: Path) -> dict[str, Any]:
         with started_spark(builder, log) as spark:
             print("Writing the topic, warming up with a small one ...", flush=True)
             server.create_bucket(BUCKET)
-            offload(server, arguments.mib * MIB // 8, range(100, 101), WARM_UP)
+            offload(server, arguments.mib * MIB // 8, range(100, 101), shop.WARM_UP)
             topic_bytes, orders = offload(server, arguments.mib * MIB, range(1, 5))
             server.behave(latency_s=arguments.latency_ms / 1000)
             fan_out = FanOut(server, spark, log.parent)
             for way in [fan_out.without, fan_out.planned] * arguments.warm_ups:
-                way(WARM_UP)
+                way(shop.WARM_UP)
             print("Running three jobs without a cache ...", flush=True)
             without = fan_out.without(shop.TOPIC)
             print("Running them planned ...", flush=True)

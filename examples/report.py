@@ -1,14 +1,23 @@
-"""The results of the demo, as one record and as tables."""
+"""The results of the consumers, as one record and as tables, and their progress."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+)
 from rich.table import Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from rich.console import Console
 
 MIB = 1 << 20
 
@@ -55,6 +64,18 @@ class Way:
     def total(self, name: str) -> int:
         """Return the sum of an attribute over all readings."""
         return sum(getattr(reading, name) for reading in self.readings)
+
+
+def progress_bars(console: Console) -> Progress:
+    """Return bars for what is under way; none if the console is quiet."""
+    return Progress(
+        TextColumn("{task.description:<28}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=console,
+        disable=console.quiet,
+    )
 
 
 def summary(

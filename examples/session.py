@@ -26,13 +26,15 @@ appender.console.layout.pattern = %d %p %c: %m%n%ex
 
 
 @contextmanager
-def started_spark(builder: SparkSession.Builder, log: Path) -> Iterator[SparkSession]:
-    """Start a session with two cores, whose JVM logs to a file."""
+def started_spark(
+    builder: SparkSession.Builder, log: Path, master: str = "local[2]"
+) -> Iterator[SparkSession]:
+    """Start a session with two cores or on a cluster, whose JVM logs to a file."""
     log4j = log.with_suffix(".properties")
     log4j.write_text(_LOG4J)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = (
-        builder.master("local[2]")
+        builder.master(master)
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", "2")

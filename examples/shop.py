@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from sparkcache_pulsar.testing import StoredObject
 
 TOPIC = "persistent://shop/eu/orders"
+WARM_UP = "persistent://shop/eu/warm-up"
 BLOCK_BYTES = 8 << 20
 MESSAGES_PER_ENTRY = 128
 

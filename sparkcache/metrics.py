@@ -68,6 +68,11 @@ class Metrics:
         "Stored size of the runs that were loaded here for a task away from their "
         "home, and not kept.",
     )
+    home_bytes: int = gauge(
+        "cache.home.bytes",
+        "Stored size of the extents that this executor is the home of, as far as its "
+        "tasks have opened them; of very many, those opened last.",
+    )
     loads: int = counter("cache.loads", "Loads started.")
     failures: int = counter("cache.load.failures", "Loads that failed.")
     gets: int = counter("storage.gets", "GET requests for content.")
@@ -167,6 +172,13 @@ class Metrics:
     def hit_ratio(self) -> float:
         """Share of requests for runs that an earlier read had already loaded."""
         return self.hits / self.requests if self.requests else 0.0
+
+    @property
+    @derived("cache.home.ratio")
+    def home_ratio(self) -> float:
+        """Share of requests for runs that have a home, at which they were made."""
+        placed = self.home_requests + self.away_requests
+        return self.home_requests / placed if placed else 0.0
 
     @property
     @derived("storage.gets.saved")

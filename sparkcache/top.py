@@ -24,7 +24,7 @@ from sparkcache.node.messages import GetMetrics, MetricsReply, ToTask
 from sparkcache.ui.tables import as_text, node_row
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 _TIMEOUT_S = 2.0
 _CLEAR = "\x1b[H\x1b[2J"
@@ -44,6 +44,7 @@ _COLUMNS = (
     "pinned_bytes",
     "not_admitted",
 )
+_OF_HOMES = ("home_bytes", "home_requests", "away_requests", "home_ratio", "away_bytes")
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -68,14 +69,23 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def picture() -> str:
-    """Return a table of the current nodes, one line each, with their sum."""
-    by_pid = dict(nodes())
+    """Return a table of the current nodes."""
+    return table(dict(nodes()))
+
+
+def table(by_pid: Mapping[int, Metrics]) -> str:
+    """Return a table of nodes, one line each, with their sum.
+
+    It tells of homes if a run that was asked for has one, as it has on a cluster.
+    """
     if not by_pid:
         return "no node of this user is running on this machine"
+    total = sum(by_pid.values(), Metrics())
     rows = [node_row(str(pid), metrics) for pid, metrics in sorted(by_pid.items())]
     if len(rows) > 1:
-        rows.append(node_row("all", sum(by_pid.values(), Metrics())))
-    return as_text(rows, _COLUMNS)
+        rows.append(node_row("all", total))
+    has_homes = total.home_requests + total.away_requests > 0
+    return as_text(rows, _COLUMNS + _OF_HOMES if has_homes else _COLUMNS)
 
 
 def nodes() -> Iterator[tuple[int, Metrics]]:

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from sparkcache.metrics import Metrics
+from sparkcache.node.home_extents import HomeExtents
 from sparkcache.node.plan_progress import PlanProgress
 from sparkcache.node.times import Times
 from sparkcache.node.topic_counts import TopicCounts
@@ -24,6 +25,7 @@ class Counts:
         topics: Counts of each topic.
         times: Durations of hits and of residency.
         progress: How far each plan has been read.
+        homes: What the executor is home of.
 
     """
 
@@ -32,6 +34,7 @@ class Counts:
         self.topics = TopicCounts()
         self.times = Times()
         self.progress = PlanProgress()
+        self.homes = HomeExtents()
 
     def __repr__(self) -> str:
         return f"Counts({self.topics!r}, {self.times!r}, {self.progress!r})"
@@ -54,11 +57,13 @@ class Counts:
             **self.times.histograms(),
             **loads.metrics(),
             **store.metrics(),
+            "home_bytes": self.homes.size_bytes,
         }
         return Metrics(**counts)
 
     def check(self, store: RunStore, loads: LoadScheduler) -> None:
         """Assert the identities. For tests."""
+        self.homes.check()
         metrics, topics = self.metrics(store, loads), self.topics.records()
         served = metrics.hits + metrics.prefetch_hits
         assert metrics.requests == served + metrics.waits + metrics.misses

@@ -263,6 +263,7 @@ class Service:
         session.begin(message.scan)
         session.filters, session.rows_only = message.filters, message.rows_only
         session.place = message.place
+        self._counts.homes.open(message.scan.slices, message.place)
         if message.scan.slices:
             session.partition_read = self._open_read(message)
             self._readers.open(session, message, self._now())

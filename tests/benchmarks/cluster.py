@@ -29,15 +29,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
-import pyspark
 from pyspark.sql import functions as F
 
 import sparkcache
 from sparkcache.metrics import Metrics
 from sparkcache.source.driver.node_rpc import node_metrics
+from sparkcache.testing.standalone import Standalone
 from tests.benchmarks import record, remote
 from tests.benchmarks.fan_out import JOBS
-from tests.stress.clusters import Standalone
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -96,15 +95,11 @@ def measure() -> dict[str, Any]:
 @contextmanager
 def cluster() -> Iterator[str]:
     """Start a standalone cluster; yield its URL."""
-    home = Path(pyspark.__file__).parent
-    with tempfile.TemporaryDirectory() as directory:
-        local = Path(directory, "local")
-        local.mkdir()
-        standalone = Standalone(home, Path(directory), WORKERS, local)
-        try:
-            yield standalone.url
-        finally:
-            standalone.close()
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        Standalone(Path(directory), WORKERS) as standalone,
+    ):
+        yield standalone.url
 
 
 def session(url: str, wait: str) -> SparkSession:

@@ -18,7 +18,7 @@ import pyspark
 import pytest
 
 from sparkcache.jvm.jar import plugin_jar
-from tests.needs import SPARK_4_2
+from tests.needs import SPARK_4_1, SPARK_4_2
 from tests.spark.browser import Browser
 from tests.spark.spark_topics import Topic, write
 
@@ -192,6 +192,18 @@ def test_the_tab_has_a_row_for_every_executor(application: Application) -> None:
     assert not any(one["is_gone"] for one in report)
 
 
+@SPARK_4_1
+@pytest.mark.usefixtures("jdk")
+def test_what_is_asked_for_has_a_home(application: Application) -> None:
+    """At least from the second query on: the first may find no executor."""
+    (report,) = map(json.loads, application.said["EXECUTORS"])
+    found = [one["metrics"] for one in report]
+    placed = [one["cache.gets.home"] + one["cache.gets.away"] for one in found]
+    assert 0 < sum(placed) <= sum(one["cache.gets"] for one in found)
+    at_home = [one for one in found if one["cache.gets.home"]]
+    assert all(one["cache.home.bytes"] > 0 for one in at_home)
+
+
 @pytest.mark.usefixtures("jdk", "chromium")
 def test_the_history_server_has_the_same_tab(
     application: Application, topic: Topic, tmp_path: Path
@@ -207,10 +219,23 @@ def test_the_history_server_has_the_same_tab(
         assert {row[1] for row in browser.rows("sc-executors")} == {"ended"}
         wanted = {one["executor"]: one["metrics"]["cache.gets"] for one in report}
         assert rows == {name: str(count) for name, count in wanted.items()}
+        homes = {row[0]: row[2:4] for row in browser.rows("sc-homes")}
+        assert homes == {
+            one["executor"]: [
+                str(one["metrics"][f"cache.gets.{place}"]) for place in ("home", "away")
+            ]
+            for one in report
+        }
         topics = {row[0]: row[1:3] for row in browser.rows("sc-topics")}
         assert topics.keys() == {topic.name, "t"}
         assert topics[topic.name][0] == "shop/eu"
         assert sum(int(served) for _, served in topics.values()) == sum(wanted.values())
+        browser.run(
+            "[...document.querySelectorAll('#sc-topics a')]"
+            ".find(link => link.textContent === arguments[0]).click()",
+            topic.name,
+        )
+        browser.until("document.querySelectorAll('#sc-topics tbody tr').length === 1")
         pictures = Path(os.environ.get("SPARKCACHE_PICTURES", tmp_path))
         browser.screenshot(pictures / "history.png")
 

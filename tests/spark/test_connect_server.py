@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sparkcache.jvm.jar import PLUGIN, plugin_jar, reader_jar
+from sparkcache.testing.standalone import Standalone
 from tests.needs import SPARK_4_1
 from tests.spark.applications import run_application
 from tests.spark.jvm_reader_world import IN_JVM
 from tests.spark.spark_topics import write
 from tests.spark.test_cluster import fetch, free_port
-from tests.stress.clusters import Standalone
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,19 +85,18 @@ def test_a_client_reads_in_the_jvms_of_the_executors(
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
     topic = write(tmp_path / "topic")
-    cluster = Standalone(Path(os.environ["SPARK_HOME"]), tmp_path, 1, tmp_path)
-    try:
-        with server(cluster.url, tmp_path) as (url, ui):
-            done = run_application("connect_client", url, topic.directory)
-            end_s = time.monotonic() + STARTS_S
-            while True:  # reports of executors come once per second
-                executors = json.loads(fetch(f"{ui}/sparkcache/json"))["executors"]
-                hits = [one["metrics"]["cache.gets.hit"] for one in executors]
-                if sum(hits) or time.monotonic() > end_s:
-                    break
-                time.sleep(0.1)
-    finally:
-        cluster.close()
+    with (
+        Standalone(tmp_path, 1, local_directory=tmp_path) as cluster,
+        server(cluster.url, tmp_path) as (url, ui),
+    ):
+        done = run_application("connect_client", url, topic.directory)
+        end_s = time.monotonic() + STARTS_S
+        while True:  # reports of executors come once per second
+            executors = json.loads(fetch(f"{ui}/sparkcache/json"))["executors"]
+            hits = [one["metrics"]["cache.gets.hit"] for one in executors]
+            if sum(hits) or time.monotonic() > end_s:
+                break
+            time.sleep(0.1)
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["rows"] == [topic.rows] * 3
     assert IN_JVM in found["plan"]

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from sparkcache.testing.s3_server import S3Server
+from sparkcache.testing.standalone import Standalone
 from sparkcache_pulsar.testing import synthetic_topic
 from tests.needs import SPARK_4_1
 from tests.spark.applications import run_application
 from tests.spark.pods import LOCAL_DIRS, USER, Pods
 from tests.spark.spark_topics import TOPIC
-from tests.stress.clusters import Standalone
 
 pytestmark = pytest.mark.spark
 
@@ -51,13 +51,10 @@ def test_executors_in_pods(
             server.put(BUCKET, stored.key, stored.data, stored.metadata)
             plain_bytes += 0 if stored.key.endswith("-index") else len(stored.data)
         arguments = java_home, server.endpoint, BUCKET, TOPIC, str(pods.has_tmp).lower()
-        cluster = Standalone(Path(os.environ["SPARK_HOME"]), tmp_path, 2, tmp_path)
-        try:
+        with Standalone(tmp_path, 2, local_directory=tmp_path) as cluster:
             done = run_application(
                 "pods_driver", cluster.url, *arguments, timeout_s=600
             )
-        finally:
-            cluster.close()
         sent = {
             key: count.sent_bytes
             for key, count in server.counts().items()

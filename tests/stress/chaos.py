@@ -59,10 +59,11 @@ from pyspark.util import InheritableThread
 import sparkcache
 from sparkcache.source.driver.node_rpc import node_metrics
 from sparkcache.source.spark_version import has_spark
+from sparkcache.testing.standalone import JAVA_OPTIONS, Standalone
 from sparkcache_pulsar.testing import synthetic_topic, write_directory
 from tests import leaks, spark_home
 from tests.stress.cluster_processes import ClusterProcesses
-from tests.stress.clusters import JAVA_OPTIONS, LocalCluster, Standalone, small_disk
+from tests.stress.clusters import LocalCluster, small_disk
 from tests.stress.faults import Faults, Surroundings, log
 from tests.stress.steps import Steps
 
@@ -417,11 +418,10 @@ def cluster_in(
     with small_disk(disk, DISK_BYTES) as is_small:
         if not is_small:
             log("no disk is full: mounting a small one is not permitted here")
-        cluster = Standalone(directory / "home", directory / "cluster", EXECUTORS, disk)
-        try:
+        with Standalone(
+            directory / "cluster", EXECUTORS, local_directory=disk
+        ) as cluster:
             yield cluster, disk if is_small else None
-        finally:
-            cluster.close()
 
 
 @contextmanager

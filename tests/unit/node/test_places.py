@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from sparkcache.homes import Place
+from sparkcache.node.home_extents import HomeExtents
 from sparkcache.node.messages import Served, Streamed
-from tests.unit.node.node_world import SIZE, STORED, World, plan, run_slice
+from tests.unit.node.node_world import RUNS, SIZE, STORED, World, plan, run_slice
 
 
 def world_with_a_loader() -> World:
@@ -86,3 +91,61 @@ def test_an_heir_keeps_what_it_loads_and_loads_nothing_of_later_partitions() -> 
     assert world.held() == {0, 1}
     assert len(world.loads) == 1
     assert world.service.metrics().home_requests == 2
+
+
+def test_an_extent_that_is_read_at_home_in_parts_counts_once() -> None:
+    world = world_with_a_loader()
+    assert world.service.metrics().home_bytes == 0
+    for start, stop in ((0, 3), (3, 9), (0, 3)):
+        world.read(world.of(start, stop, place=Place.HOME))
+    assert world.service.metrics().home_bytes == RUNS * STORED
+    world.read(world.reader(run_slice(1, 0, 1), place=Place.HOME))
+    assert world.service.metrics().home_bytes == 2 * RUNS * STORED
+
+
+@pytest.mark.parametrize("place", [Place.ANYWHERE, Place.AWAY])
+def test_an_executor_is_not_home_of_what_its_tasks_read_otherwise(place: Place) -> None:
+    world = world_with_a_loader()
+    world.read(world.of(0, 3, place=place))
+    assert world.service.metrics().home_bytes == 0
+
+
+def test_what_has_moved_to_another_home_is_no_longer_at_home_here() -> None:
+    world = world_with_a_loader()
+    both = (run_slice(0, 0, 1), run_slice(1, 0, 1))
+    world.read(world.reader(*both, place=Place.HOME))
+    world.read(world.of(0, 3, place=Place.AWAY))
+    assert world.service.metrics().home_bytes == RUNS * STORED
+
+
+def test_an_extent_is_as_large_as_its_largest_read() -> None:
+    whole = run_slice(0, 0, 1)
+    narrow = replace(whole, extent=replace(whole.extent, size_bytes=STORED))
+    homes = HomeExtents()
+    for run_slice_ in (narrow, whole, narrow):
+        homes.open([run_slice_], Place.HOME)
+    assert homes.size_bytes == RUNS * STORED
+    homes.check()
+
+
+def test_of_very_many_extents_those_opened_last_are_remembered() -> None:
+    homes = HomeExtents(max_extents=3)
+    extents = [run_slice(number, 0, 1) for number in range(5)]
+    homes.open(extents[:3], Place.HOME)
+    homes.open([extents[0]], Place.HOME)
+    homes.open(extents[3:], Place.HOME)
+    homes.check()
+    assert homes.size_bytes == 3 * RUNS * STORED
+    homes.open([extents[1], extents[2]], Place.AWAY)  # forgotten before
+    assert homes.size_bytes == 3 * RUNS * STORED
+    homes.open([extents[0]], Place.AWAY)
+    assert homes.size_bytes == 2 * RUNS * STORED
+
+
+def test_the_share_at_home_is_one_of_the_requests_for_runs_that_have_a_home() -> None:
+    world = world_with_a_loader()
+    assert world.service.metrics().home_ratio == 0
+    world.read(world.of(0, 3, place=Place.HOME))
+    world.read(world.of(3, 4, place=Place.AWAY))
+    world.read(world.of(4, 9))
+    assert world.service.metrics().home_ratio == 0.75

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -55,6 +56,16 @@ def served(report: str) -> Iterator[str]:
         thread.join()
 
 
+def executor(name: str, counted: Metrics, *, is_gone: bool = False) -> dict[str, Any]:
+    """Return what an executor has reported, as the tab gets it."""
+    encoded = status.encode(f"{name}-1", 1 << 30, counted, [], [], [])
+    return {"executor": name, "is_gone": is_gone, **json.loads(encoded)}
+
+
+def report_of_executors(*executors: dict[str, Any]) -> str:
+    return json.dumps({"executors": executors, "plotted": PLOTTED, "points": []})
+
+
 def report_of(*counted: Metrics) -> str:
     """Return the report of a node that has counted one after the other."""
     topic = TopicMetrics(
@@ -97,3 +108,50 @@ def test_nothing_is_saved_while_the_first_consumer_reads(tmp_path: Path) -> None
     assert summary == ("0 GETs, 0 B", "$ 0.000000")
     assert (executor[7], executor[9]) == ("0", "0 B")
     assert (topic[5], topic[7]) == ("0", "0 B")
+
+
+@pytest.mark.usefixtures("chromium")
+def test_homes_of_a_cluster(tmp_path: Path) -> None:
+    report = report_of_executors(
+        executor("0", Metrics(requests=60, home_requests=60, home_bytes=48 * MIB)),
+        executor(
+            "1",
+            Metrics(
+                requests=50,
+                home_requests=27,
+                away_requests=13,
+                away_bytes=12 * MIB,
+                home_bytes=40 * MIB,
+            ),
+        ),
+        executor("2", Metrics(home_requests=0, home_bytes=5 * MIB), is_gone=True),
+    )
+    with served(report) as url, Browser(tmp_path) as browser:
+        browser.open(url)
+        browser.until("document.querySelectorAll('#sc-homes tbody tr').length === 3")
+        rows = browser.rows("sc-homes")
+        shown = browser.run("return document.body.innerText")
+        summary = browser.text("sc-home")
+        picture = Path(os.environ.get("SPARKCACHE_PICTURES", tmp_path)) / "homes.png"
+        browser.screenshot(picture)
+    assert rows == [
+        ["0", "48.0 MiB", "60", "0", "100.0 %", "0 B"],
+        ["1", "40.0 MiB", "27", "13", "67.5 %", "12.0 MiB"],
+        ["2", "0 B", "0", "0", "", "0 B"],
+    ]
+    assert summary == "87.0 % of 100 runs, 12.0 MiB fetched away from home"
+    assert "Asked for at home: 87.0 %" in shown
+    assert "Homes" in shown
+
+
+@pytest.mark.usefixtures("chromium")
+def test_where_nothing_has_a_home_nothing_is_said_of_homes(tmp_path: Path) -> None:
+    alone = executor("driver", Metrics(requests=60, hits=40))
+    for name in [key for key in alone["metrics"] if "home" in key or "away" in key]:
+        del alone["metrics"][name]  # as in the log of an earlier version
+    with served(report_of_executors(alone)) as url, Browser(tmp_path) as browser:
+        browser.open(url)
+        browser.until("document.querySelectorAll('#sc-executors tbody tr').length")
+        shown = browser.run("return document.body.innerText")
+    assert "Executors" in shown
+    assert "home" not in shown.lower()

@@ -15,6 +15,7 @@ final class MetricNames {
 
   /** What a node holds: nothing if it is gone. */
   static final Set<String> HELD = Set.of(
+    "cache.home.bytes",
     "cache.size",
     "cache.size.bytes",
     "cache.held.bytes",
