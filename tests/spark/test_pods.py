@@ -32,7 +32,11 @@ CLOSED = Pods("ro,size=4k,mode=000", "hidepid=2", has_tmp=False, has_init=False)
     ("pods", "writable", "shm_mib"),
     [
         pytest.param(LIKE_IMAGE, ["/tmp", "/dev/shm"], 64.0, id="as in Spark's image"),
-        pytest.param(CLOSED, [], 4 / 1024, id="the JVM is first; nothing is writable"),
+        pytest.param(
+            *(CLOSED, [], 4 / 1024),
+            id="the JVM is first; nothing is writable",
+            marks=pytest.mark.long,
+        ),
     ],
 )
 def test_executors_in_pods(
