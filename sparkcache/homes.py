@@ -80,19 +80,36 @@ class Executor:
 
 
 @dataclass(frozen=True, slots=True)
+class Held:
+    """What is known of an extent that tasks have read for a plan.
+
+    Attributes:
+        location: That of the executor that holds it; empty if none does any longer.
+        reads: How many of its planned reads are done, wherever that was.
+
+    """
+
+    location: str = ""
+    reads: int = 0
+
+
+NOT_HELD = Held()
+
+
+@dataclass(frozen=True, slots=True)
 class Cluster:
     """The executors among which extents have their homes.
 
     Attributes:
         executors: The executors that are there, and those that left.
-        held: The locations of executors that hold extents for a plan, by the key of the
-            extent. Once executors have changed, an extent that is held stays where it
-            is until the plan ends.
+        held: What is known of extents that tasks have read for a plan, by their keys.
+            It is empty as long as all was read at home, and no executor has changed.
+            After that, an extent that is held stays where it is until the plan ends.
 
     """
 
     executors: tuple[Executor, ...] = ()
-    held: dict[int, str] = field(default_factory=dict)
+    held: dict[int, Held] = field(default_factory=dict)
 
 
 NO_CLUSTER = Cluster()
@@ -150,7 +167,7 @@ def homes(
         placement.change(present, [each for each in present if each not in before])
         before = present
     return [
-        cluster.held.get(key, ordered[home].location)
+        cluster.held.get(key, NOT_HELD).location or ordered[home].location
         for key, home in zip(of_extents.tolist(), placement.homes, strict=True)
     ]
 

@@ -125,6 +125,14 @@ class PlannedCache(Generic[V]):
         self.runs.readers_moved(reader.consumer.topic)
         return partition_read
 
+    def catch_up(
+        self, plan_ids: Iterable[str], key: RunKey, reads: int, now_s: float
+    ) -> None:
+        """Note that so many planned reads of a run are done, wherever that was."""
+        self._forecast.catch_up(plan_ids, key, reads)
+        self.runs.set_expected(key, self._forecast.expected(key), now_s)
+        self.runs.readers_moved(key.ledger.topic)
+
     def take(
         self, partition_read: PartitionRead, key: RunKey, now_s: float
     ) -> CachedRun[V] | None:

@@ -123,6 +123,14 @@ class ExpectedReads:
                 counted = True
         return counted
 
+    def catch_up(self, plan_ids: Iterable[str], key: RunKey, reads: int) -> None:
+        """Note that so many planned reads of a run are done, wherever that was."""
+        for plan_id in plan_ids:
+            progress = self._active.get(plan_id)
+            if progress is not None and not progress.plan.is_stream:
+                most = min(reads, progress.consumers.reads(key))
+                progress.reads[key] = max(progress.reads[key], most)
+
     def streams(self, query: str) -> list[Plan]:
         """Return the plans of the streams that a query, named by its run, reads."""
         return [

@@ -223,6 +223,10 @@ class Forecast:
             partition_read.cursor.end,
         )
 
+    def catch_up(self, plan_ids: Iterable[str], key: RunKey, reads: int) -> None:
+        """Note that so many planned reads of a run are done, wherever that was."""
+        self._expected.catch_up(plan_ids, key, reads)
+
     def is_streamed(self, name: str) -> bool:
         """Return whether a stream reads a topic: others may begin unplanned."""
         topic = self._topics.get(name)

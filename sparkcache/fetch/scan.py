@@ -26,6 +26,8 @@ class RunSlice:
         start: Index of the first run to read.
         stop: Index after the last run to read.
         topic_offset: Stored bytes of the topic before the extent.
+        reads: How many planned reads of the extent are done on other executors too, as
+            far as this one may not know of them.
 
     """
 
@@ -35,6 +37,7 @@ class RunSlice:
     start: int
     stop: int
     topic_offset: int = 0
+    reads: int = 0
 
     def is_valid(self) -> bool:
         """Return whether the slice is within runs that follow each other, not empty."""

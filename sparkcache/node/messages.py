@@ -37,7 +37,7 @@ from sparkcache.metrics import Metrics, TopicMetrics
 from sparkcache.model import Extent, Ledger, Position, Run, Slot
 from sparkcache.reported_loss import ReportedLoss
 
-PROTOCOL_VERSION = 10
+PROTOCOL_VERSION = 11
 
 
 class Message(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -60,6 +60,7 @@ class PackedSlice(msgspec.Struct, frozen=True, array_like=True):
     start: int
     stop: int
     topic_offset: int
+    reads: int = 0
 
 
 class PackedOpen(Message, frozen=True):

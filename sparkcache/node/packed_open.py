@@ -55,6 +55,7 @@ def pack_slices(
             run_slice.start,
             run_slice.stop,
             run_slice.topic_offset,
+            run_slice.reads,
         )
 
     packed_slices = tuple(map(pack, slices))
@@ -89,5 +90,11 @@ def unpack_slice(part: PackedSlice, ledgers: Sequence[Ledger]) -> RunSlice:
         raise ValueError(f"ledger {part.ledger} of a message with {len(ledgers)}")
     ledger = ledgers[part.ledger]
     return RunSlice(
-        ledger, part.extent, part.runs, part.start, part.stop, part.topic_offset
+        ledger,
+        part.extent,
+        part.runs,
+        part.start,
+        part.stop,
+        part.topic_offset,
+        part.reads,
     )

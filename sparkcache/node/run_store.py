@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from sparkcache.cache import CachedRun, Engine, Settings, Ttl
     from sparkcache.demand import ExtentOffset, PartitionRead, Plan, ReaderIdentity
+    from sparkcache.fetch.scan import Scan
     from sparkcache.model import Position, RunKey, Slot
     from sparkcache.node.reader_session import Peer, ReaderSession
 
@@ -89,6 +90,14 @@ class RunStore:
     def end(self, plan_ids: Iterable[str]) -> None:
         """End plans for good, and evict the runs that only they expected."""
         self._free(self._planned.end(plan_ids, self._now()))
+
+    def catch_up(self, plan_ids: Iterable[str], scan: Scan) -> None:
+        """Note planned reads that were done on other executors too."""
+        known = (run_slice for run_slice in scan.slices if run_slice.reads)
+        for run_slice in known:
+            for index in range(run_slice.start, run_slice.stop):
+                key, reads = run_slice.key(index), run_slice.reads
+                self._planned.catch_up(plan_ids, key, reads, self._now())
 
     def open_read(
         self,

@@ -283,6 +283,7 @@ class Service:
         reader, scan = message.reader, message.scan
         plan_ids = tuple(plan.id for plan in message.plans if plan.has_begun)
         extents, (first, stop) = scan.extents(), scan.bounds()
+        self._store.catch_up(plan_ids, scan)
         read = self._store.open_read(reader, plan_ids, extents, first, stop)
         self._recorder.open(read, reader, plan_ids, extents, first, stop)
         self._counts.progress.open(read, reader)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkcache.homes import Cluster, Executor, keys
+from sparkcache.homes import Cluster, Executor, Held, keys
 from sparkcache.homes import homes as homes_in
 from sparkcache.model import Extent, Ledger, ObjectId
 
@@ -194,7 +194,10 @@ def test_what_is_held_stays_where_it_is() -> None:
     ledgers = topic(50)
     some = executors(4)
     before = homes(ledgers, some)
-    held = dict(zip(keys(ledgers[:30]).tolist(), before, strict=False))
+    held = {
+        key: Held(home, 1)
+        for key, home in zip(keys(ledgers[:30]).tolist(), before, strict=False)
+    }
     joined = (*some, Executor("executor_new_1", 1))
     after = homes_in(ledgers, Cluster(joined, held))
     assert after[:30] == before[:30]

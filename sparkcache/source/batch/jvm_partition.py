@@ -27,6 +27,7 @@ from sparkcache.source.batch.partitions import (
     PositionFilter,
     entries_of,
     reads_all_of,
+    reads_whole,
     run_slice,
 )
 
@@ -54,6 +55,7 @@ NARROWED = "sparkcache.narrowed"
 """Metadata likewise: only the columns of this schema are to be fetched."""
 
 _BOUNDS = struct.Struct("<ii")
+_EXTENT = struct.Struct("<QQ")
 _MOST_TOPICS = 100
 _SHOWN = ("startingTime", "endingTime", "versionAsOf", "tags", "where")
 
@@ -87,12 +89,22 @@ class JvmPartition(InputPartition):
         self.rows = rows
 
     def _extents(self) -> bytes:
-        """Return the keys of the extents, if they have a home."""
+        """Return the key of each extent and its number of parts, if it has a home.
+
+        The number is 0 if the runs that are read are not all that a consumer without
+        filters reads of the whole extent: then the read does not count for the plan.
+        """
+        pieces, filters = self.partition.pieces, self.partition.filters
         if not self.partition.home:
             return b""
-        pieces = self.partition.pieces
-        extents = dict.fromkeys((piece.ledger, piece.extent) for piece in pieces)
-        return keys(extents).astype("<u8").tobytes()
+        consumer = self.partition.consumer
+        found = keys((piece.ledger, piece.extent) for piece in pieces).tolist()
+        return b"".join(
+            _EXTENT.pack(
+                key, 0 if filters or not reads_whole(piece, consumer) else piece.parts
+            )
+            for key, piece in zip(found, pieces, strict=True)
+        )
 
     def __reduce__(self) -> tuple[object, ...]:
         pickled = pickle.dumps(self.partition, pickle.HIGHEST_PROTOCOL)

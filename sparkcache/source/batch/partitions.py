@@ -21,18 +21,24 @@ if TYPE_CHECKING:
     from sparkcache.filters import Filter
 
     Located: TypeAlias = "tuple[Ledger, Extent, int]"
-    Homes: TypeAlias = "Mapping[tuple[Ledger, Extent], str]"
+    Homes: TypeAlias = "Mapping[tuple[Ledger, Extent], tuple[str, int]]"
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Part `part` of `parts` of an extent at byte `topic_offset` of its topic."""
+    """Part `part` of `parts` of an extent at byte `topic_offset` of its topic.
+
+    Attributes:
+        reads: How many planned reads of it are done, if its home need not know.
+
+    """
 
     ledger: Ledger
     extent: Extent
     topic_offset: int
     part: int = 0
     parts: int = 1
+    reads: int = 0
 
     @property
     def size_bytes(self) -> int:
@@ -83,12 +89,12 @@ def _partition(
     filling: dict[str, PiecesOfPartition] = {}
     filled_bytes: dict[str, int] = {}
     for ledger, extent, topic_offset in extents:
-        home = homes.get((ledger, extent), "")
+        home, reads = homes.get((ledger, extent), ("", 0))
         parts = max(1, round(extent.size_bytes / limit_bytes))
         if parts > 1:
             parts = max(1, min(parts, count_runs(extent)))
         for part in range(parts):
-            piece = Piece(ledger, extent, topic_offset, part, parts)
+            piece = Piece(ledger, extent, topic_offset, part, parts, reads)
             if filled_bytes.get(home, limit_bytes) + piece.size_bytes > limit_bytes:
                 filling[home] = PiecesOfPartition([], home)
                 partitions.append(filling[home])
@@ -171,8 +177,17 @@ def run_slice(
     if start == stop:
         return None
     return RunSlice(
-        piece.ledger, piece.extent, tuple(runs), start, stop, piece.topic_offset
+        *(piece.ledger, piece.extent, tuple(runs), start, stop),
+        piece.topic_offset,
+        piece.reads,
     )
+
+
+def reads_whole(piece: Piece, consumer: Consumer) -> bool:
+    """Return whether a consumer reads each entry of the extent of a piece."""
+    ledger, extent = piece.ledger, piece.extent
+    entries = _first(ledger, extent, consumer), _last(ledger, extent, consumer)
+    return entries == (extent.first, extent.last)
 
 
 def reads_all_of(part: RunSlice, consumer: Consumer) -> bool:

@@ -11,7 +11,7 @@ from pyspark.sql.datasource import InputPartition
 
 from sparkcache import connector as connectors
 from sparkcache.connector import TableConnector
-from sparkcache.homes import NO_CLUSTER, homes
+from sparkcache.homes import NO_CLUSTER, homes, keys
 from sparkcache.reported_loss import LossReport
 from sparkcache.source import settings
 from sparkcache.source.batch.partitions import (
@@ -173,18 +173,20 @@ def _homes(
     snapshots: Sequence[tuple[Consumer, Snapshot]],
     cluster: Cluster,
 ) -> Homes:
-    """Return the homes of all extents, whatever a query reads of them."""
+    """Return the homes of all extents, and how many planned reads of each are done."""
     connector = connectors.find(scan.connector)
     has_filters = bool(connector.filtered_columns(scan.decoding))
     # A batch of a stream has no other files of a table than those that it reads.
     is_part = has_filters or isinstance(connector, TableConnector)
-    found: dict[tuple[Ledger, Extent], str] = {}
+    found: dict[tuple[Ledger, Extent], tuple[str, int]] = {}
     for snapshot in {id(each): each for _, each in snapshots}.values():
         extents = [
             (ledger, extent) for ledger, extent, _ in extent_offsets(snapshot.ledgers)
         ]
         places = homes(extents, cluster, is_part=is_part)
-        found.update(zip(extents, places, strict=bool(places)))
+        held = map(cluster.held.get, keys(extents).tolist() if places else ())
+        for extent, home, known in zip(extents, places, held, strict=False):
+            found[extent] = home, known.reads if known else 0
     return found
 
 

@@ -149,3 +149,56 @@ def test_the_share_at_home_is_one_of_the_requests_for_runs_that_have_a_home() ->
     world.read(world.of(3, 4, place=Place.AWAY))
     world.read(world.of(4, 9))
     assert world.service.metrics().home_ratio == 0.75
+
+
+def test_a_new_home_learns_how_many_planned_reads_are_done() -> None:
+    world = world_with_a_loader()
+    of_three = (plan("p", None, None, None),)
+    second = replace(run_slice(0, 0, 2), reads=1)
+    reader = world.reader(second, place=Place.HOME, plans=of_three)
+    world.read(reader)
+    reader.finish()
+    assert world.held() == {0, 1}, "the third read is still to come"
+    last = world.of(0, 2, place=Place.HOME, plans=of_three)
+    world.read(last)
+    last.finish()
+    assert world.held() == set()
+    assert world.service.metrics().evicted_by_last_read == 2
+
+
+def test_a_home_learns_of_planned_reads_that_were_done_away_from_it() -> None:
+    world = world_with_a_loader()
+    of_three = (plan("p", None, None, None),)
+    first = world.of(0, 2, place=Place.HOME, plans=of_three)
+    world.read(first)
+    first.finish()
+    third = world.reader(
+        replace(run_slice(0, 0, 2), reads=2), place=Place.HOME, plans=of_three
+    )
+    world.read(third)
+    third.finish()
+    assert world.held() == set()
+
+
+def test_what_a_home_knows_better_it_keeps() -> None:
+    world = world_with_a_loader()
+    of_two = (plan("p", None, None),)
+    first = world.of(0, 1, place=Place.HOME, plans=of_two)
+    world.read(first)
+    first.finish()
+    second = world.reader(
+        replace(run_slice(0, 0, 1), reads=1), place=Place.HOME, plans=of_two
+    )
+    world.read(second)
+    assert world.held() == {0}
+    second.finish()
+    assert world.held() == set()
+
+
+def test_more_reads_than_were_planned_are_no_more_than_all() -> None:
+    world = world_with_a_loader()
+    late = world.reader(
+        replace(run_slice(0, 0, 1), reads=7), place=Place.HOME, plans=(plan("p", None),)
+    )
+    world.read(late)
+    world.service.check()

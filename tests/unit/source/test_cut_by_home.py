@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
 
-from sparkcache.homes import Cluster, Executor, homes
+from sparkcache.homes import Cluster, Executor, Held, homes
 from sparkcache.node.messages import OpenPartition
 from sparkcache.node.opening import opened
 from sparkcache.source.batch.jvm_partition import EXECUTORS, OPTION, JvmPartition
@@ -33,12 +34,16 @@ def world(world: World) -> World:
 
 
 def planned(
-    world: World, *, executors: tuple[Executor, ...] = FOUR, **options: Any
+    world: World,
+    *,
+    executors: tuple[Executor, ...] = FOUR,
+    held: dict[int, Held] | None = None,
+    **options: Any,
 ) -> Any:
     given = {OPTION: "{}", **OPTIONS, **options, "path": str(world.directory)}
     source = SparkCacheSource(given)
     schema = source.schema()
-    cluster = msgspec.json.encode(Cluster(executors)).decode()
+    cluster = msgspec.json.encode(Cluster(executors, held or {})).decode()
     schema.fields[0].metadata = {EXECUTORS: cluster}
     return source.reader(schema).partitions()
 
@@ -132,3 +137,39 @@ def test_homes_are_those_of_the_whole_topic(world: World) -> None:
     wanted = homes(extents, Cluster(FOUR))
     found = home_of_each_extent(partitions)
     assert [found[extent] for extent in extents] == wanted
+
+
+def test_the_jvm_reports_extents_and_their_parts(world: World) -> None:
+    found: dict[int, float] = {}
+    for each in planned(world):
+        (*_, extents, _) = each.__reduce__()[1]
+        for key, parts in struct.iter_unpack("<QQ", extents):
+            found[key] = found.get(key, 0) + 1 / parts
+    assert len(found) == 4 * 12
+    assert {round(reads, 9) for reads in found.values()} == {1}
+
+
+def test_a_part_of_an_extent_is_no_read_of_it(world: World) -> None:
+    parts = set()
+    for each in planned(world, startingOffsets="5:3", endingOffsets="5:4"):
+        (*_, extents, _) = each.__reduce__()[1]
+        parts |= {number for _, number in struct.iter_unpack("<QQ", extents)}
+    assert parts == {0}
+
+
+def test_planned_reads_that_are_done_travel_to_the_home(world: World) -> None:
+    keys = [
+        key
+        for each in planned(world)
+        for key, _ in struct.iter_unpack("<QQ", each.__reduce__()[1][-2])
+    ]
+    held = {key: Held("executor_host_2", 3) for key in keys[:5]}
+    reads: dict[object, int] = {}
+    for number, each in enumerate(planned(world, held=held)):
+        opening = opened(OpenPartition(each.planned, 1, number, {}))
+        assert opening is not None
+        for part in opening.scan.slices:
+            reads[part.ledger, part.extent] = part.reads
+            if part.reads:
+                assert each.partition.home == "executor_host_2"
+    assert sorted(reads.values()) == [0] * (len(reads) - len(held)) + [3] * len(held)

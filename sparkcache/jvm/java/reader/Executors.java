@@ -2,13 +2,8 @@ package sparkcache;
 
 import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.ObjectMapper;
-import java.nio.ByteBuffer;
-import java.nio.ByteOrder;
-import java.nio.LongBuffer;
 import java.util.ArrayList;
-import java.util.HashMap;
 import java.util.HashSet;
-import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -26,16 +21,7 @@ import org.apache.spark.storage.BlockManagerId;
 final class Executors {
   private static final int MAX_CHANGES = 50; // then homes follow from those who are there
 
-  private static final int MAX_PLANS = 8; // of which is known who holds what
-
   private static final List<Executor> KNOWN = new ArrayList<>();
-  private static final Map<String, Map<Long, String>> HELD =
-      new LinkedHashMap<>(MAX_PLANS, 0.75f, true) {
-        @Override
-        protected boolean removeEldestEntry(Map.Entry<String, Map<Long, String>> eldest) {
-          return size() > MAX_PLANS;
-        }
-      };
   private static String application = "";
   private static int changes;
 
@@ -46,7 +32,7 @@ final class Executors {
 
   /**
    * Returns all that are known, as JSON; none if the driver itself runs the tasks. If executors have
-   * changed, who holds the extents is there as well, as far as tasks of the plans have read them.
+   * changed, or tasks were away from home, what tasks have read for some plans is there as well.
    */
   static synchronized String json(Set<String> plans) {
     SparkContext context = SparkContext.getOrCreate();
@@ -56,16 +42,21 @@ final class Executors {
     }
     look(present());
     List<Map<String, Object>> all = new ArrayList<>();
+    Set<String> there = new HashSet<>();
     for (Executor executor : KNOWN) {
       Map<String, Object> fields = new TreeMap<>();
       fields.put("location", executor.location);
       fields.put("joined", executor.joined);
       if (executor.left != null) {
         fields.put("left", executor.left);
+      } else {
+        there.add(executor.location);
       }
       all.add(fields);
     }
-    Map<String, Object> found = Map.of("executors", all, "held", changes > 0 ? held(plans) : Map.of());
+    boolean isKnown = changes == 0 && !PlanReads.wereAway(plans); // by the homes themselves
+    Map<String, Object> held = isKnown ? Map.of() : Map.copyOf(PlanReads.held(plans, there));
+    Map<String, Object> found = Map.of("executors", all, "held", new TreeMap<>(held));
     try {
       return new ObjectMapper().writeValueAsString(found);
     } catch (JsonProcessingException error) {
@@ -82,39 +73,6 @@ final class Executors {
   /** Returns whether an executor is there. */
   static boolean isPresent(String location) {
     return location.equals(here()) || present().contains(location);
-  }
-
-  /** Records that a task has read extents, which its executor now holds for some plans. */
-  static synchronized void record(Set<String> plans, ExtentReads.Read read) {
-    LongBuffer keys =
-        ByteBuffer.wrap(read.extents()).order(ByteOrder.LITTLE_ENDIAN).asLongBuffer();
-    for (String plan : plans) {
-      Map<Long, String> held = HELD.computeIfAbsent(plan, name -> new HashMap<>());
-      for (int i = 0; i < keys.limit(); i++) {
-        held.put(keys.get(i), read.location());
-      }
-    }
-  }
-
-  /** Returns who holds which extents, without those who have left. */
-  private static Map<String, String> held(Set<String> plans) {
-    Set<String> there = new HashSet<>();
-    for (Executor executor : KNOWN) {
-      if (executor.left == null) {
-        there.add(executor.location);
-      }
-    }
-    Map<String, String> found = new TreeMap<>();
-    for (String plan : plans) {
-      HELD.getOrDefault(plan, Map.of())
-          .forEach(
-              (key, location) -> {
-                if (there.contains(location)) {
-                  found.put(Long.toUnsignedString(key), location);
-                }
-              });
-    }
-    return found;
   }
 
   /** Records who has joined and who has left since the last look. */
@@ -144,7 +102,7 @@ final class Executors {
 
   private static void forget() {
     KNOWN.clear();
-    HELD.clear();
+    PlanReads.forget();
     changes = 0;
   }
 

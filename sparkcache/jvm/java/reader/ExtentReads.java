@@ -11,8 +11,11 @@ import org.apache.spark.util.AccumulatorV2;
  * report of each task that succeeds.
  */
 final class ExtentReads extends AccumulatorV2<ExtentReads.Read, List<ExtentReads.Read>> {
-  /** The keys of some extents, as in sparkcache/homes.py, and where they were read. */
-  record Read(byte[] extents, String location) implements Serializable {}
+  /**
+   * What a task has read: for each extent its key, as in sparkcache/homes.py, and into how many
+   * parts it was cut, 0 if the read does not count. The location is empty if it is not held there.
+   */
+  record Read(byte[] extents, String location, long task) implements Serializable {}
 
   private final transient Set<String> plans;
   private final List<Read> reads = new ArrayList<>();
@@ -46,7 +49,7 @@ final class ExtentReads extends AccumulatorV2<ExtentReads.Read, List<ExtentReads
   /** Spark calls this in the driver, with the report of a task. */
   @Override
   public void merge(AccumulatorV2<Read, List<Read>> other) {
-    other.value().forEach(read -> Executors.record(plans, read));
+    other.value().forEach(read -> PlanReads.record(plans, read));
   }
 
   @Override

@@ -6,7 +6,7 @@ import org.apache.spark.util.TaskCompletionListener;
 
 /**
  * A partition; `planned` is empty if it is to be read in Python, and `home` if it may be read
- * anywhere. `extents` are the keys of its extents, as in sparkcache/homes.py.
+ * anywhere. `extents` are those of an ExtentReads.Read.
  */
 record TopicPartition(
     PythonInputPartition python,
@@ -17,12 +17,15 @@ record TopicPartition(
     String home,
     byte[] extents)
     implements PartitionAtHome {
-  /** Reports the extents once the task has succeeded, if this executor keeps them. */
+  /** Reports the extents once the task has succeeded. */
   TopicPartition reporting(ExtentReads reads) {
-    if (reads != null && !place().equals(AWAY)) {
-      ExtentReads.Read read = new ExtentReads.Read(extents, Executors.here());
-      TaskCompletionListener report = task -> reads.add(read);
-      TaskContext.get().addTaskCompletionListener(report);
+    if (reads != null && !home.isEmpty()) {
+      String holder = place().equals(AWAY) ? "" : Executors.here();
+      TaskContext context = TaskContext.get();
+      long task = ((long) context.stageId() << 32) | context.partitionId();
+      ExtentReads.Read read = new ExtentReads.Read(extents, holder, task);
+      TaskCompletionListener report = ended -> reads.add(read);
+      context.addTaskCompletionListener(report);
     }
     return this;
   }
