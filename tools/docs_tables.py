@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import re
+import statistics
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -145,6 +146,63 @@ def warm_scan() -> str:
         speeds = (f"{of[f'{case}_gib_s_local{cores}']} GiB/s" for cores in (1, 2))
         rows.append((f"{text}: speed of the cached scan", *speeds))
     return _table(("speed of the cached scan / speed of", "local[1]", "local[2]"), rows)
+
+
+def cluster() -> str:
+    """Return what a cluster of four executors fetches, and how long it takes."""
+    of = _result("cluster")
+    waits = ", ".join(
+        f"{_short(ratio)} with {wait}"
+        for wait, ratio in of["seconds_over_no_preference"].items()
+    )
+    return _table(
+        ("measured", "result"),
+        (
+            ("bytes from S3 / bytes of the topic", _short(of["bytes_over_topic"])),
+            ("runs that tasks asked for at their home", f"{of['tasks_at_home']:.0%}"),
+            (
+                "one executor killed: bytes fetched again / bytes it was home of",
+                _short(of["refetched_over_lost"]),
+            ),
+            ("seconds / without homes, by `spark.locality.wait`", waits),
+        ),
+    )
+
+
+def homes() -> str:
+    """Return what was simulated of homes among many executors."""
+    rows = [
+        (
+            size,
+            f"{of['plan_s']:.2f} s",
+            _short(of["most_over_mean"]),
+            _short(of["of_part"]["most_over_mean"]),
+            _short(of["moved_leave"]),
+            _short(of["moved_join"]),
+            f"{of['moved_trim']:.0%}",
+        )
+        for size, of in _result("homes")["sizes"].items()
+    ]
+    heads = (
+        "executors and extents",
+        "time",
+        "most / mean",
+        "likewise, hashed alone",
+        "moved if one leaves / its own",
+        "moved if one joins / its share",
+        "moved if the first tenth is removed",
+    )
+    return _table(heads, rows)
+
+
+def caches() -> str:
+    """Return what several caches read, next to one as large as all of them."""
+    of = _result("homes")["caches_over_one"]
+    rows = []
+    for name in next(iter(of.values())):
+        ratios = [row[name] for row in of.values()]
+        rows.append((name, _short(statistics.mean(ratios)), _short(max(ratios))))
+    return _table(("bytes read / those of one cache", "mean", "worst"), rows)
 
 
 def first_scan() -> str:
@@ -503,6 +561,9 @@ TABLES: dict[str, Callable[[], str]] = {
     "settings": settings,
     "metrics": metrics,
     "warm-scan": warm_scan,
+    "cluster": cluster,
+    "homes": homes,
+    "caches": caches,
     "first-scan": first_scan,
     "read-ahead": read_ahead,
     "fan-out": fan_out,
