@@ -16,7 +16,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "examples/cluster.py", "--mib", "12", "--latency-ms", "0"]
-LIMIT_S = 300
+LIMIT_S = 600
 
 
 @pytest.mark.spark
