@@ -1,12 +1,17 @@
-"""Five planned scans on three executors, of which one is killed after the second.
+"""Five planned scans on executors that change after the second.
 
-Prints as JSON what was counted before and after.
+    python -m tests.spark.homes_driver killed | decommissioned | added
+
+Of three executors one is killed, or decommissioned; or Spark begins with one executor,
+and adds two as tasks wait. Prints as JSON what was counted before and after.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import signal
+import sys
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -29,9 +34,10 @@ LEDGERS = 24
 TOPIC = "persistent://shop/eu/homes"
 BUCKET = "homes"
 STARTS_S = 90.0
+SIGNALS = {"killed": signal.SIGKILL, "decommissioned": signal.SIGPWR}
 
 
-def main() -> None:
+def main(change: str) -> None:
     with S3Server() as server, server.as_environment():
         server.create_bucket(BUCKET)
         sizes = {}
@@ -39,16 +45,19 @@ def main() -> None:
             server.put(BUCKET, stored.key, stored.data, stored.metadata)
             if not stored.key.endswith("-index"):
                 sizes[f"{BUCKET}/{stored.key}"] = len(stored.data)
-        spark = session()
+        spark = session(change)
         try:
-            await_executors(spark)
+            await_executors(spark, 1 if change == "added" else EXECUTORS)
             rows = spark.read.format("sparkcache").option("topic", TOPIC)
             frame = rows.option("partitionBytes", "512k").load(f"s3://{BUCKET}")
             with sparkcache.plan(*[frame] * 5):
                 totals = [read(frame), read(frame)]
                 before = sent(server)
                 at_home = sum(node_metrics(spark).values(), Metrics())
-                lost = kill_executor(spark)
+                if change == "added":
+                    await_executors(spark, EXECUTORS)
+                else:
+                    lose_executor(spark, SIGNALS[change])
                 totals += [read(frame), read(frame), read(frame)]
                 after = sent(server)
                 held = [node.held_bytes for node in node_metrics(spark).values()]
@@ -61,29 +70,36 @@ def main() -> None:
         "after": after,
         "home_requests": at_home.home_requests,
         "requests": at_home.requests,
-        "lost": lost,
         "held": held,
     }
     print(json.dumps(found))
 
 
-def session() -> SparkSession:
+def session(change: str) -> SparkSession:
     builder: SparkSession.Builder = SparkSession.builder
     builder = (
         builder.master(f"local-cluster[{EXECUTORS},1,1024]")
         .config("spark.executor.memory", "512m")
         .config("spark.executor.extraJavaOptions", os.environ["SPARK_SUBMIT_OPTS"])
         .config("spark.ui.enabled", "false")
-        .config("spark.locality.wait", "30s")
+        .config("spark.locality.wait", "1s" if change == "added" else "120s")
+        .config("spark.decommission.enabled", "true")
         .config("spark.log.level", "ERROR")
     )
+    if change == "added":
+        builder = (
+            builder.config("spark.dynamicAllocation.enabled", "true")
+            .config("spark.dynamicAllocation.shuffleTracking.enabled", "true")
+            .config("spark.dynamicAllocation.minExecutors", "1")
+            .config("spark.dynamicAllocation.maxExecutors", str(EXECUTORS))
+        )
     return sparkcache.configure(builder).getOrCreate()
 
 
-def await_executors(spark: SparkSession) -> None:
+def await_executors(spark: SparkSession, count: int) -> None:
     tracker = spark.sparkContext._jsc.sc().statusTracker()
     end_s = time.monotonic() + STARTS_S
-    while len(tracker.getExecutorInfos()) < EXECUTORS + 1:  # with the driver
+    while len(tracker.getExecutorInfos()) < count + 1:  # with the driver
         assert time.monotonic() < end_s, "the executors do not start"
         time.sleep(0.1)
 
@@ -101,21 +117,20 @@ def sent(server: S3Server) -> dict[str, int]:
     }
 
 
-def kill_executor(spark: SparkSession) -> int:
-    """Kill one, wait until Spark knows, and return how many are left at once."""
+def lose_executor(spark: SparkSession, with_signal: signal.Signals) -> None:
+    """Send a signal to one, and wait until Spark has lost it."""
     tracker = spark.sparkContext._jsc.sc().statusTracker()
     ports = {info.port() for info in tracker.getExecutorInfos()}
     for process in psutil.Process().children(recursive=True):
         with suppress(psutil.Error):
             if "CoarseGrainedExecutorBackend" in " ".join(process.cmdline()):
-                process.kill()
+                process.send_signal(with_signal)
                 break
     end_s = time.monotonic() + STARTS_S
     while ports <= {info.port() for info in tracker.getExecutorInfos()}:
         assert time.monotonic() < end_s, "no executor was lost"
         time.sleep(0.05)
-    return len(tracker.getExecutorInfos()) - 1
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1])

@@ -53,7 +53,8 @@ config = sparkcache.CacheConfig(
 sparkcache.install(spark, config)
 orders = (
     spark.read.format("sparkcache").option("topic", name)
-    .option("runBytes", "4k").option("minPartitions", "3").load(directory)
+    .option("runBytes", "4k").option("minPartitions", "3")
+    .option("homes", "true").load(directory)
 )
 with sparkcache.plan(orders, orders):
     rows = orders.count(), orders.count()

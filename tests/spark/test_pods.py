@@ -28,15 +28,12 @@ CLOSED = Pods("ro,size=4k,mode=000", "hidepid=2", has_tmp=False, has_init=False)
 
 @SPARK_4_1
 @pytest.mark.usefixtures("jdk")
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("pods", "writable", "shm_mib"),
     [
         pytest.param(LIKE_IMAGE, ["/tmp", "/dev/shm"], 64.0, id="as in Spark's image"),
-        pytest.param(
-            *(CLOSED, [], 4 / 1024),
-            id="the JVM is first; nothing is writable",
-            marks=pytest.mark.long,
-        ),
+        pytest.param(CLOSED, [], 4 / 1024, id="the JVM is first; nothing is writable"),
     ],
 )
 def test_executors_in_pods(

@@ -189,7 +189,9 @@ def test_tables_are_sorted_by_what_is_clicked(
             topic.load(spark).count()
     reported(spark)
     browser.open(f"{spark.sparkContext.uiWebUrl}/sparkcache/")
-    browser.until("document.querySelectorAll('#sc-topics tbody tr').length")
+    rows = "[...document.querySelectorAll('#sc-topics tbody tr')]"
+    of_test = "row => row.textContent.includes('//sort/ns/')"
+    browser.until(f"{rows}.filter({of_test}).length === 3")
     click = "document.querySelectorAll('#sc-topics th')[arguments[0]].click()"
 
     def order() -> str:
