@@ -103,8 +103,12 @@ class Storage(Protocol):
     def root(self) -> str:
         """The URI that all object names are relative to, without a trailing slash."""
 
-    def list(self) -> Iterator[ObjectId]:
-        """Yield every object below the root, ordered by name."""
+    def list(self, cuts: Sequence[str] = ()) -> Iterator[ObjectId]:
+        """Yield every object below the root, ordered by name.
+
+        A long listing may be cut at names, in order, into parts that are made side by
+        side. These need not exist, but names should be spread evenly between them.
+        """
 
     def listed(self, uris: Collection[str]) -> dict[str, ObjectId]:
         """Return the identities of objects, by URI, as far as listings tell them.

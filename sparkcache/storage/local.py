@@ -32,7 +32,7 @@ class LocalStorage:
     def __repr__(self) -> str:
         return f"LocalStorage({self.root})"
 
-    def list(self) -> Iterator[ObjectId]:
+    def list(self, cuts: Sequence[str] = ()) -> Iterator[ObjectId]:  # noqa: ARG002
         """Yield every file below the root, ordered by name."""
         with _translated(self.root, expected="a directory"):
             for path in sorted(_files(str(_path(self.root)))):

@@ -104,7 +104,7 @@ class MemoryStorage:
         """Remove an existing object."""
         del self._objects[f"{self.root}/{name}"]
 
-    def list(self) -> Iterator[ObjectId]:
+    def list(self, cuts: Sequence[str] = ()) -> Iterator[ObjectId]:  # noqa: ARG002
         """Yield every object, ordered by name."""
         self.requests["list"] += 1
         yield from [stored.id for _, stored in sorted(self._objects.items())]

@@ -24,7 +24,7 @@ from sparkcache_pulsar.testing import (
 from .topics import TOPIC, store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from sparkcache.connector import Snapshot
     from sparkcache.model import ObjectId
@@ -307,7 +307,7 @@ class ChangingStorage(MemoryStorage):
 
     before: tuple[ObjectId, ...] = ()
 
-    def list(self) -> Iterator[ObjectId]:
+    def list(self, cuts: Sequence[str] = ()) -> Iterator[ObjectId]:
         listed = self.before or tuple(super().list())
         self.before = ()
         yield from listed
