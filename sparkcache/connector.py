@@ -135,6 +135,19 @@ class Storage(Protocol):
         What cannot be read is yielded as an error in its place.
         """
 
+    def recall(self, kind: str, ids: Sequence[ObjectId]) -> Sequence[bytes | None]:
+        """Return what was kept of each of these objects; None if nothing was.
+
+        That is what `remember` was given, here or in an earlier process.
+        """
+
+    def remember(self, kind: str, records: Sequence[tuple[ObjectId, bytes]]) -> None:
+        """Keep what was read of objects, by their identity, for later processes.
+
+        The kind names what is kept and its format. Raises no error: what could not be
+        kept will be read again.
+        """
+
     def access(self) -> Mapping[str, str]:
         """Return the settings with which another library can access the root.
 

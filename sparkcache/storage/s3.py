@@ -21,6 +21,7 @@ from sparkcache.errors import SourceError
 from sparkcache.model import ObjectId
 from sparkcache.storage import at_once, s3_small
 from sparkcache.storage.empty import EmptyRange
+from sparkcache.storage.kept import Kept
 from sparkcache.storage.one_by_one import read_range
 from sparkcache.storage.s3_client import MOST_CONNECTIONS, RenewedClient
 from sparkcache.storage.s3_errors import BROKEN, overwritten, translated
@@ -70,6 +71,7 @@ class S3Storage:
         self._payer: dict[str, Any] = (
             {"RequestPayer": "requester"} if config.requester_pays else {}
         )
+        self._kept = Kept(root, config.plan_cache_path, config.plan_cache_bytes)
         self._listings = Listings(self._client, self._payer)
         self._small = SmallReads(config, self._client, traffic)
         self._few = BoundedSemaphore(MOST_CONNECTIONS)
@@ -96,6 +98,18 @@ class S3Storage:
         _, _, total = response.get("ContentRange", "").rpartition("/")
         whole_bytes = int(total) if total.isdecimal() else len(data)
         return _stored_object(uri, response, whole_bytes, data[-size_bytes:])
+
+    def recall(
+        self,
+        kind: str,
+        ids: Sequence[ObjectId],
+    ) -> Sequence[bytes | None]:
+        """Return what was kept of objects on this machine's disk."""
+        return self._kept.recall(kind, ids)
+
+    def remember(self, kind: str, records: Sequence[tuple[ObjectId, bytes]]) -> None:
+        """Keep what was read of objects on this machine's disk."""
+        self._kept.remember(kind, records)
 
     def access(self) -> Mapping[str, str]:
         """Return the settings of boto3, and the credentials that it finds now."""
