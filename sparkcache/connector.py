@@ -123,10 +123,13 @@ class Storage(Protocol):
     def get_end(self, uri: str, size_bytes: int) -> StoredObject:
         """Read the last `size_bytes` of an object, or all of a shorter one."""
 
-    def get_many(self, uris: Sequence[str]) -> Iterator[StoredObject | SourceError]:
-        """Read small objects as a whole, many at once, and yield them in order.
+    def get_many(
+        self, uris: Sequence[str], end_bytes: int = 0
+    ) -> Iterator[StoredObject | SourceError]:
+        """Read small objects, many at once, and yield them in order.
 
-        What cannot be read is yielded as an error in its place.
+        With `end_bytes`, only the last bytes of each are read, as by `get_end`. What
+        cannot be read is yielded as an error in its place.
         """
 
     def read_many(self, ranges: Sequence[ByteRange]) -> Iterator[bytes | SourceError]:

@@ -153,11 +153,11 @@ def _identities(storage: Storage, uris: Sequence[str]) -> Mapping[str, ObjectId]
     listed = storage.listed(uris)
     others = [uri for uri in uris if uri not in listed]
 
-    def identity(uri: str) -> ObjectId:
-        return storage.get_end(uri, 1).id
-
-    with ThreadPoolExecutor(_READERS, "pulsar-identity") as readers:
-        return listed | dict(zip(others, readers.map(identity, others), strict=True))
+    for stored in storage.get_many(others, end_bytes=1):
+        if isinstance(stored, SourceError):
+            raise stored
+        listed[stored.id.uri] = stored.id
+    return listed
 
 
 def _read(storage: Storage, found: Sequence[tuple[AnyKey, _Found]]) -> list[Upload]:

@@ -67,9 +67,11 @@ class LocalStorage:
         self._traffic.add(gets=1, received_bytes=len(data))
         return _stored_object(uri, status, data)
 
-    def get_many(self, uris: Sequence[str]) -> Iterator[StoredObject | SourceError]:
-        """Read whole files, one after another."""
-        return get_each(self, uris)
+    def get_many(
+        self, uris: Sequence[str], end_bytes: int = 0
+    ) -> Iterator[StoredObject | SourceError]:
+        """Read files, or their last bytes, one after another."""
+        return get_each(self, uris, end_bytes)
 
     def read_many(self, ranges: Sequence[ByteRange]) -> Iterator[bytes | SourceError]:
         """Read ranges of files, one after another."""

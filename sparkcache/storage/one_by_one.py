@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 def get_each(
-    storage: Storage, uris: Iterable[str]
+    storage: Storage, uris: Iterable[str], end_bytes: int
 ) -> Iterator[StoredObject | SourceError]:
-    """Yield whole objects, or what is wrong with them."""
+    """Yield objects, whole or their last bytes, or what is wrong with them."""
     for uri in uris:
         try:
-            yield storage.get(uri)
+            yield storage.get_end(uri, end_bytes) if end_bytes else storage.get(uri)
         except SourceError as error:
             yield error
 

@@ -127,24 +127,31 @@ class S3Storage:
         }
         return settings | {name: secret for name, secret in secrets.items() if secret}
 
-    def get_many(self, uris: Sequence[str]) -> Iterator[StoredObject | SourceError]:
-        """Read whole objects, many at once."""
-        with closing(at_once.results(self._get_some, uris, _SMALL_READS)) as answers:
+    def get_many(
+        self, uris: Sequence[str], end_bytes: int = 0
+    ) -> Iterator[StoredObject | SourceError]:
+        """Read objects, whole or their last bytes, many at once."""
+
+        def get(uri: str) -> StoredObject:
+            return self.get_end(uri, end_bytes) if end_bytes else self.get(uri)
+
+        def get_some(
+            share: Sequence[str],
+        ) -> Sequence[Answer | StoredObject | SourceError]:
+            requests = [s3_small.whole(uri, end_bytes) for uri in share]
+            answers = self._small.try_all(requests)
+            return [
+                self._again(get, uri) if answer is None else answer
+                for uri, answer in zip(share, answers, strict=True)
+            ]
+
+        with closing(at_once.results(get_some, uris, _SMALL_READS)) as answers:
             for uri, answer in zip(uris, answers, strict=True):
                 if isinstance(answer, tuple):
-                    stored = self._small.stored_object(uri, answer)
-                    yield self._again(self.get, uri) if stored is None else stored
+                    stored = self._small.stored_object(uri, answer, end_bytes)
+                    yield self._again(get, uri) if stored is None else stored
                 else:
                     yield answer
-
-    def _get_some(
-        self, uris: Sequence[str]
-    ) -> Sequence[Answer | StoredObject | SourceError]:
-        answers = self._small.try_all([s3_small.whole(uri) for uri in uris])
-        return [
-            self._again(self.get, uri) if answer is None else answer
-            for uri, answer in zip(uris, answers, strict=True)
-        ]
 
     def read_many(self, ranges: Sequence[ByteRange]) -> Iterator[bytes | SourceError]:
         """Read ranges of objects, many at once."""

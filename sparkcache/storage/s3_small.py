@@ -60,9 +60,9 @@ _threads_of = 0
 """The process that has obstore's threads; 0 if none has."""
 
 
-def whole(uri: str) -> Request:
-    """Return the request for a whole object."""
-    return uri, {}
+def whole(uri: str, end_bytes: int = 0) -> Request:
+    """Return the request for a whole object, or for its last bytes."""
+    return uri, {"range": {"suffix": end_bytes}} if end_bytes else {}
 
 
 def part(wanted: ByteRange) -> Request:
@@ -126,12 +126,15 @@ class SmallReads:
         )
         return answers
 
-    def stored_object(self, uri: str, answer: Answer) -> StoredObject | None:
-        """Return the whole object of an answer; None if boto3 is to read it."""
+    def stored_object(
+        self, uri: str, answer: Answer, end_bytes: int = 0
+    ) -> StoredObject | None:
+        """Return the object of an answer, or its end; None if boto3 is to read it."""
         found, body = answer
         meta = found.meta
+        size_bytes = meta["size"]
         etag = (meta["e_tag"] or "").strip('"')
-        if not etag or len(body) != meta["size"]:
+        if not etag or len(body) != min(size_bytes, end_bytes or size_bytes):
             return None
         self._succeeded = True
         attributes = found.attributes
@@ -139,7 +142,7 @@ class SmallReads:
             name: attributes[name] for name in attributes if name not in _ATTRIBUTES
         }
         modified_ms = int(meta["last_modified"].timestamp() * 1e3)
-        object_id = ObjectId(uri, len(body), etag)
+        object_id = ObjectId(uri, size_bytes, etag)
         return StoredObject(object_id, metadata, bytes(body), modified_ms)
 
     def range_of(self, wanted: ByteRange, answer: Answer) -> bytes | None:

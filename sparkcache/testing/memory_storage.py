@@ -128,9 +128,11 @@ class MemoryStorage:
         begin = max(0, len(stored.data) - size_bytes)
         return replace(stored, data=stored.data[begin:])
 
-    def get_many(self, uris: Sequence[str]) -> Iterator[StoredObject | SourceError]:
-        """Read whole objects, one after another."""
-        return get_each(self, uris)
+    def get_many(
+        self, uris: Sequence[str], end_bytes: int = 0
+    ) -> Iterator[StoredObject | SourceError]:
+        """Read objects, or their last bytes, one after another."""
+        return get_each(self, uris, end_bytes)
 
     def read_many(self, ranges: Sequence[ByteRange]) -> Iterator[bytes | SourceError]:
         """Read ranges of objects, one after another."""

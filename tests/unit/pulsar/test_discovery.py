@@ -75,7 +75,10 @@ def test_extents_cover_the_data() -> None:
     assert [extent.first for extent in found.extents] == [0, 2, 4]
 
 
-def test_one_listing_and_one_request_per_index_that_is_not_known() -> None:
+def test_one_listing_and_one_request_per_index_that_is_not_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(indexes, "_known", {})
     storage = MemoryStorage()
     for ledger in range(20):
         store([*ENTRIES, b"made unique" * ledger], ledger=ledger, storage=storage)

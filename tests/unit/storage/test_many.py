@@ -44,6 +44,15 @@ def test_objects_come_in_the_order_in_which_they_are_wanted(store: Store) -> Non
     assert found == [store.storage.get(uri(store, name)) for name in wanted]
 
 
+def test_only_the_ends_of_objects_are_read(store: Store) -> None:
+    names = put_many(store, 40)
+    wanted = [uri(store, name) for name in names]
+    found = list(store.storage.get_many(wanted, end_bytes=7))
+    assert found == [store.storage.get_end(each, 7) for each in wanted]
+    found = list(store.storage.get_many(wanted, end_bytes=100))
+    assert found == [store.storage.get(each) for each in wanted]
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_names_are_taken_as_they_are(store: Store, name: str) -> None:
     if "//" in name and not store.keeps_metadata:
