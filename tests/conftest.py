@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import boto3
 import hypothesis
+import obstore.store
 import pyarrow as pa
 import pytest
 
@@ -49,6 +50,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # These keep files open from their first use: not a leak of the first test.
     pa.array([1]).sum()
     boto3.session.Session().get_available_services()
+    obstore.store.MemoryStore().put("any", b"")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 BUCKET = "offload"
-LEDGERS = 120
+LEDGERS = 600
 GRACE_S = 10.0
 INDEXES = re.compile(rf"Reading indexes in s3://{BUCKET}: +\d+%.* (\d+)/{LEDGERS} ")
 
@@ -90,7 +90,7 @@ def terminal() -> Iterator[Terminal]:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[S3Server]:
-    """A topic of 120 small ledgers behind a server that answers after 0.1 s."""
+    """A topic of 600 small ledgers behind a server that answers after 0.1 s."""
     with S3Server() as server, server.as_environment():
         server.create_bucket(BUCKET)
         entry = Entry((Message(b"value"),)).encode()
@@ -104,10 +104,15 @@ def server() -> Iterator[S3Server]:
 @pytest.fixture
 def load(spark: SparkSession, server: S3Server) -> Iterator[Callable[[], DataFrame]]:
     """Installs the source again, and loads the topic."""
-    config = CacheConfig(endpoint=server.endpoint, path_style=True, region="us-east-1")
+    config = CacheConfig(
+        endpoint=server.endpoint,
+        path_style=True,
+        region="us-east-1",
+        plan_cache_bytes=0,  # each process reads them again
+    )
 
     def installed() -> DataFrame:
-        indexes._known.clear()  # this process reads them again
+        indexes._known.clear()  # this process as well
         sparkcache.install(spark, config)
         reader = spark.read.format("sparkcache").option("topic", TOPIC)
         return reader.load(f"s3://{BUCKET}")
