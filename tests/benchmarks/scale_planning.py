@@ -61,7 +61,7 @@ print(json.dumps({
     "s": time.perf_counter() - began,
     "cpu_s": time.process_time() - cpu,
     "mb": peak_mb(),
-    "ledgers": sum(len(each.partition.pieces) for each in partitions),
+    "ledgers": sum(len(index.extents()) for index in reader._indexes.values()),
     "shipped_bytes": shipped,
 }))
 """
