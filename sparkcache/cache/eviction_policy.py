@@ -83,6 +83,7 @@ class EvictionPolicy(Generic[V]):
         run.accessed = True
         if run in self._next:
             run.ahead = False
+            self._next.touch(run)
         elif run.ahead:
             self._queue.arrive(run)
         elif self._policy is Policy.LRU:
@@ -102,8 +103,12 @@ class EvictionPolicy(Generic[V]):
             self.add(run)
 
     def readers_moved(self, topic: str) -> None:
-        """Note that the forecast of a topic, or the pins of its runs, have changed."""
+        """Note that the forecast of a topic has changed."""
         self._next.readers_moved(topic)
+
+    def pins_changed(self, run: CachedRun[V]) -> None:
+        """Note that the pins of a run have changed."""
+        self._next.touch(run)
 
     def spares(self, run: CachedRun[V]) -> bool:
         """Return whether a pass that examined the run now would requeue it."""

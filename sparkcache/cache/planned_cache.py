@@ -138,7 +138,6 @@ class PlannedCache(Generic[V]):
     ) -> CachedRun[V] | None:
         """Look up the next run of a reader; return None if it must be loaded."""
         self._forecast.advance(partition_read, key)
-        self.runs.readers_moved(key.ledger.topic)
         return self.runs.get(key, now_s)
 
     def finish(

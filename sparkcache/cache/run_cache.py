@@ -217,11 +217,11 @@ class RunCache(Engine[V]):
     def pin(self, run: CachedRun[V]) -> None:
         """Note that a reader maps the run."""
         self.accounting.pin(run)
-        self._evictions.readers_moved(run.key.ledger.topic)
+        self._evictions.pins_changed(run)
 
     def unpin(self, run: CachedRun[V]) -> bool:
         """Note that a reader unmapped the run; return whether its bytes are freed."""
-        self._evictions.readers_moved(run.key.ledger.topic)
+        self._evictions.pins_changed(run)
         return self.accounting.unpin(run)
 
     def mark_read(self, key: RunKey, now_s: float) -> int | None:
