@@ -22,11 +22,13 @@ from pyspark.sql.streaming.datasource import (
 
 from sparkcache.homes import NO_CLUSTER, Cluster
 from sparkcache.source import settings
+from sparkcache.source.batch.packing import compressed, decompressed, dictionary_of
+from sparkcache.source.batch.scan_partition import ScanPartition
 from sparkcache.source.streaming.rate_limit import Limit
 from sparkcache.storage import Traffic, open_storage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
 
@@ -34,43 +36,90 @@ if TYPE_CHECKING:
     from sparkcache.connector import Storage
     from sparkcache.demand import Plan
     from sparkcache.source.batch.extent_index import ExtentIndex
-    from sparkcache.source.batch.scan_partition import ScanPartition
     from sparkcache.source.batch.task_reader import TaskReader
     from sparkcache.source.options import ScanOptions
 
 
-class StreamPartition(InputPartition):
-    """A partition of a batch, with the extent index of its topic and the stream's plan.
+class SharedPart:
+    """What the partitions of a batch share that are of one topic.
 
-    The plan names all topics of the stream and is in each partition, so it is packed.
+    Attributes:
+        index: The extent index of the topic.
+        packed_plan: The plan of the stream, which names all of its topics.
+        dictionary: The dictionary with which the partitions travel compressed.
+
     """
 
     def __init__(
-        self, partition: ScanPartition, index: ExtentIndex, packed_plan: bytes
+        self, index: ExtentIndex, packed_plan: bytes, dictionary: bytes = b""
     ) -> None:
+        self.index = index
+        self.packed_plan = packed_plan
+        self.dictionary = dictionary
+
+    def packed(self) -> bytes:
+        """Return the shared part as bytes."""
+        fields = self.index, self.packed_plan, self.dictionary
+        return pickle.dumps(fields, pickle.HIGHEST_PROTOCOL)
+
+
+class StreamPartition(InputPartition):
+    """A partition of a batch, with what it shares with others.
+
+    Attributes:
+        partition: The partition.
+        shared: What it shares.
+        number: The number of the shared part, where the JVM sends that once; None where
+            each partition takes it along.
+        leads: Whether it is the first to share this part.
+
+    """
+
+    number: int | None = None
+    leads = False
+
+    def __init__(self, partition: ScanPartition, shared: SharedPart) -> None:
         super().__init__(partition)
         self.partition = partition
-        self.index = index
-        self._packed_plan = packed_plan
+        self.shared = shared
 
     def __reduce__(self) -> tuple[object, ...]:
-        own = self.partition, self.index, self._packed_plan
-        pickled = pickle.dumps(own, pickle.HIGHEST_PROTOCOL)
-        return open_stream_partition, (self.partition.home, pickled)
+        dictionary, home = self.shared.dictionary, self.partition.home
+        body = compressed(self.partition.packed(), dictionary)
+        if self.number is None:
+            return open_stream_partition, (body, self.shared.packed())
+        shared = self.shared.packed() if self.leads else b""
+        return planned_for_jvm, (home, body, self.number, shared)
 
     @property
     def stream(self) -> Plan:
         """Plan of what the stream has still to read."""
-        (plan,) = settings.decode_plans(zlib.decompress(self._packed_plan).decode())
+        encoded = zlib.decompress(self.shared.packed_plan).decode()
+        (plan,) = settings.decode_plans(encoded)
         return plan
 
 
-def open_stream_partition(
-    home: str,  # noqa: ARG001 - for the JVM
-    pickled: bytes,
-) -> StreamPartition:
+def planned_for_jvm(*fields: object) -> tuple[object, ...]:
+    """Return the fields of a partition as the JVM gets them."""
+    return fields
+
+
+def open_stream_partition(body: bytes, shared: bytes) -> StreamPartition:
     """Return the partition for Python."""
-    return StreamPartition(*pickle.loads(pickled))  # noqa: S301 - made above
+    parts = SharedPart(*pickle.loads(shared))  # noqa: S301 - made above
+    packed = decompressed(body, parts.dictionary)
+    return StreamPartition(ScanPartition.unpacked(packed), parts)
+
+
+def share(partitions: Sequence[StreamPartition]) -> None:
+    """Have the JVM send once what partitions share."""
+    numbers: dict[int, int] = {}
+    for each in partitions:
+        if id(each.shared) not in numbers:
+            numbers[id(each.shared)] = len(numbers)
+            each.leads = True
+            each.shared.dictionary = dictionary_of(each.partition.packed())
+        each.number = numbers[id(each.shared)]
 
 
 @dataclass
@@ -113,7 +162,10 @@ class BatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         found, stop = end if isinstance(end, list) else ({}, end)
         has_homes = self.config.homes and self.config.enabled
         cluster = msgspec.convert(found, Cluster) if has_homes else NO_CLUSTER
-        return self._cut(start, stop, cluster)
+        partitions = self._cut(start, stop, cluster)
+        if isinstance(end, list):
+            share(partitions)
+        return partitions
 
     @abstractmethod
     def _cut(
@@ -128,7 +180,7 @@ class BatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Yield the record batches of a partition."""
         assert isinstance(partition, StreamPartition)
         return self.task_reader.read(
-            partition.partition, partition.index, partition.stream
+            partition.partition, partition.shared.index, partition.stream
         )
 
     def _limit(self, spark_limit: ReadLimit) -> Limit:

@@ -1,7 +1,6 @@
 package sparkcache;
 
 import java.io.Serializable;
-import java.util.Arrays;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReader;
@@ -39,7 +38,7 @@ final class TopicStream implements MicroBatchStream, SupportsTriggerAvailableNow
     String json = "[" + Executors.json(PlannedConsumers.ids()) + "," + end.json() + "]";
     InputPartition[] planned =
         python.planInputPartitions(start, new PythonStreamingSourceOffset(json));
-    return Arrays.stream(planned).map(StreamPartition::of).toArray(InputPartition[]::new);
+    return StreamPartition.of(planned);
   }
 
   @Override
