@@ -20,10 +20,22 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from sparkcache.demand import Consumer
 from sparkcache.homes import NO_CLUSTER, Cluster
+from sparkcache.model import (
+    Extent,
+    Ledger,
+    ObjectId,
+    Position,
+    qualified_topic,
+    topic_and_root,
+)
+from sparkcache.reported_loss import LossReport
 from sparkcache.source import settings
 from sparkcache.source.batch.packing import compressed, decompressed, dictionary_of
+from sparkcache.source.batch.partitions import Piece
 from sparkcache.source.batch.scan_partition import ScanPartition
+from sparkcache.source.streaming.looked_up_index import LookedUpIndex
 from sparkcache.source.streaming.rate_limit import Limit
 from sparkcache.storage import Traffic, open_storage
 
@@ -40,18 +52,25 @@ if TYPE_CHECKING:
     from sparkcache.source.options import ScanOptions
 
 
+_MAX_SHARED_BYTES = 256 << 10  # that the partitions of a batch take along
+
+
 class SharedPart:
     """What the partitions of a batch share that are of one topic.
 
     Attributes:
-        index: The extent index of the topic.
+        index: The extents of the topic; None if tasks look them up.
         packed_plan: The plan of the stream, which names all of its topics.
-        dictionary: The dictionary with which the partitions travel compressed.
+        dictionary: The dictionary with which the partitions travel compressed; None for
+            that of the reader.
 
     """
 
     def __init__(
-        self, index: ExtentIndex, packed_plan: bytes, dictionary: bytes = b""
+        self,
+        index: ExtentIndex | None,
+        packed_plan: bytes,
+        dictionary: bytes | None = None,
     ) -> None:
         self.index = index
         self.packed_plan = packed_plan
@@ -84,12 +103,12 @@ class StreamPartition(InputPartition):
         self.shared = shared
 
     def __reduce__(self) -> tuple[object, ...]:
-        dictionary, home = self.shared.dictionary, self.partition.home
+        dictionary = self.shared.dictionary or self.partition.dictionary
         body = compressed(self.partition.packed(), dictionary)
         if self.number is None:
-            return open_stream_partition, (body, self.shared.packed())
+            return PackedStreamPartition, ((body, self.shared.packed()),)
         shared = self.shared.packed() if self.leads else b""
-        return planned_for_jvm, (home, body, self.number, shared)
+        return planned_for_jvm, (self.partition.home, body, self.number, shared)
 
     @property
     def stream(self) -> Plan:
@@ -99,16 +118,25 @@ class StreamPartition(InputPartition):
         return plan
 
 
+class PackedStreamPartition(InputPartition):
+    """A partition of a batch, with what it shares, as it travels."""
+
+    def unpacked(self, dictionary: bytes) -> StreamPartition:
+        """Return the partition; the dictionary is that of the reader."""
+        body, packed = self.value
+        shared = SharedPart(*pickle.loads(packed))  # noqa: S301 - made above
+        plain = decompressed(body, shared.dictionary or dictionary)
+        return StreamPartition(ScanPartition.unpacked(plain), shared)
+
+
 def planned_for_jvm(*fields: object) -> tuple[object, ...]:
     """Return the fields of a partition as the JVM gets them."""
     return fields
 
 
-def open_stream_partition(body: bytes, shared: bytes) -> StreamPartition:
-    """Return the partition for Python."""
-    parts = SharedPart(*pickle.loads(shared))  # noqa: S301 - made above
-    packed = decompressed(body, parts.dictionary)
-    return StreamPartition(ScanPartition.unpacked(packed), parts)
+def open_in_python(body: bytes, shared: bytes) -> PackedStreamPartition:
+    """Return a partition that the JVM passes to Python."""
+    return PackedStreamPartition((body, shared))
 
 
 def share(partitions: Sequence[StreamPartition]) -> None:
@@ -120,6 +148,14 @@ def share(partitions: Sequence[StreamPartition]) -> None:
             each.leads = True
             each.shared.dictionary = dictionary_of(each.partition.packed())
         each.number = numbers[id(each.shared)]
+
+
+def leave_out_indexes(partitions: Sequence[StreamPartition]) -> None:
+    """Have tasks look up the indexes that would take much, one in each partition."""
+    for shared in {id(each.shared): each.shared for each in partitions}.values():
+        count = sum(each.shared is shared for each in partitions)
+        if shared.index and count * len(shared.packed()) > _MAX_SHARED_BYTES:
+            shared.index = None
 
 
 @dataclass
@@ -163,8 +199,12 @@ class BatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         has_homes = self.config.homes and self.config.enabled
         cluster = msgspec.convert(found, Cluster) if has_homes else NO_CLUSTER
         partitions = self._cut(start, stop, cluster)
+        for each in partitions:
+            each.partition.dictionary = self._dictionary
         if isinstance(end, list):
             share(partitions)
+        else:
+            leave_out_indexes(partitions)
         return partitions
 
     @abstractmethod
@@ -178,10 +218,16 @@ class BatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the record batches of a partition."""
+        if isinstance(partition, PackedStreamPartition):
+            partition = partition.unpacked(self._dictionary)
         assert isinstance(partition, StreamPartition)
-        return self.task_reader.read(
-            partition.partition, partition.shared.index, partition.stream
-        )
+        index = partition.shared.index or self._looked_up(partition)
+        return self.task_reader.read(partition.partition, index, partition.stream)
+
+    def _looked_up(self, partition: StreamPartition) -> LookedUpIndex:
+        topic, _ = topic_and_root(partition.partition.consumer.topic)
+        batch = partition.shared.packed_plan
+        return LookedUpIndex(self.scan, self.config.storage, topic, batch)
 
     def _limit(self, spark_limit: ReadLimit) -> Limit:
         """Return both limits of a batch; no limit if Spark asks for everything."""
@@ -197,8 +243,23 @@ class BatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return Limit(rows, stored_bytes)
 
     @cached_property
+    def _dictionary(self) -> bytes:
+        """A dictionary that follows from the options alone, as readers in tasks do."""
+        return _sample(self.scan).packed()
+
+    @cached_property
     def _storage(self) -> Storage:
         return open_storage(self.scan.root, self.config.storage, Traffic())
+
+
+def _sample(scan: ScanOptions) -> ScanPartition:
+    """Return a partition that resembles those of a stream."""
+    topic = qualified_topic(next(iter(scan.selection.names), ""), scan.root)
+    stored = ObjectId(f"{scan.root}/", 0, "")
+    ledger = Ledger(scan.connector, topic, 0, stored, scan.decoding)
+    consumer = Consumer(topic, Position(0, 0), Position(1, 0))
+    piece = Piece(ledger, Extent(0, 0, 0, 0), 0)
+    return ScanPartition([piece], [], consumer, "", 0, 0, LossReport(), ())
 
 
 def packed(stream: Plan) -> bytes:

