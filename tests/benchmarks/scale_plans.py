@@ -156,7 +156,7 @@ def _batch(spark: SparkSession, source: str, directory: Path) -> Any:
     """Return the scan in the physical plan of a query."""
     reader = spark.read.format(source).option("topic", TOPIC)
     frame: Any = reader.load(str(directory)).select("value")
-    return _scan(frame._jdf.queryExecution().executedPlan())
+    return scan_of(frame._jdf.queryExecution().executedPlan())
 
 
 def _stream(spark: SparkSession, source: str, directory: Path) -> Any:
@@ -165,10 +165,11 @@ def _stream(spark: SparkSession, source: str, directory: Path) -> Any:
     writer = reader.load(str(directory)).writeStream.trigger(availableNow=True)
     query: Any = writer.foreachBatch(lambda *_: None).start()
     query.awaitTermination()
-    return _scan(query._jsq.streamingQuery().lastExecution().executedPlan())
+    return scan_of(query._jsq.streamingQuery().lastExecution().executedPlan())
 
 
-def _scan(plan: Any) -> Any:
+def scan_of(plan: Any) -> Any:
+    """Return the only scan of a physical plan."""
     (scan,) = elements(plan.collectLeaves())
     return scan
 
