@@ -416,3 +416,18 @@ def test_a_recorded_pipeline_can_be_simulated(
     assert outcome.reads == counted.requests
     assert outcome.loads == counted.inserts
     assert outcome.loaded_bytes == pytest.approx(topic.size_bytes, rel=0.05)
+
+
+def test_actions_on_one_scan_read_its_index_once(
+    spark: SparkSession, topic: Topic, node: Node
+) -> None:
+    orders = topic.load(spark)
+    frames = [orders, orders.filter("__entryId > 3"), orders.groupBy("__key").count()]
+    with sparkcache.plan(*frames, orders):
+        compute(frames[0])
+        for path in topic.directory.glob("*-index"):
+            path.unlink()
+        for frame in frames[1:]:
+            compute(frame)
+        assert orders.count() == topic.rows
+    assert node.counted().received_bytes == topic.size_bytes

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from sparkcache.demand import Plan
-    from sparkcache.source.batch.extent_index import ExtentIndex
     from sparkcache.source.batch.partitions import Piece
     from sparkcache.source.batch.scan_partition import ScanPartition
+    from sparkcache.source.batch.surrounding_runs import TopicIndex
     from sparkcache.source.driver.broadcast import BroadcastRef
     from sparkcache.source.options import ScanOptions
 
@@ -46,7 +46,7 @@ class TaskReader:
     installed: BroadcastRef[CacheConfig] | None
 
     def read(
-        self, partition: ScanPartition, index: ExtentIndex, stream: Plan | None = None
+        self, partition: ScanPartition, index: TopicIndex, stream: Plan | None = None
     ) -> Iterator[pa.RecordBatch]:
         """Yield the record batches of a partition; `stream` is the plan of a stream.
 
