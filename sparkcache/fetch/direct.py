@@ -55,6 +55,7 @@ class DirectReader:
         self._current: DirectLoad | None = None
         self._load: CheckedLoad | None = None
         self._next = -1
+        self._begun = self._reads = 0
 
     def __repr__(self) -> str:
         return f"DirectReader({self._current}, {len(self._prepared)} prepared)"
@@ -71,6 +72,7 @@ class DirectReader:
     def read(self, slice_index: int, index: int) -> DirectRun:
         """Load a run, by the index of its slice and its index. Raises SourceError."""
         load = self._load_of(slice_index, index)
+        self._reads += 1
         wanted = self._scan.slices[slice_index].runs[index]
         self._next = -1  # stays unset if the load fails
         raw = next(raw for raw in load if raw.run == wanted)
@@ -98,6 +100,7 @@ class DirectReader:
             self._close_current()
             number, self._current = self._take(slice_index, index)
             self._load = self._begin(number, self._current)
+            self._begun += 1
         return self._load
 
     def _take(self, slice_index: int, index: int) -> tuple[int, DirectLoad]:
@@ -127,10 +130,12 @@ class DirectReader:
     def _prepare(self) -> None:
         """Have the next loads requested, as long as they are small, or one that is not.
 
-        Each prepared load waits with an open response.
+        Never more of them than were begun, and none before the second run is read:
+        the task may leave.
         """
+        most = min(self._begun, _MOST_PREPARED) if self._reads > 1 else 0
         size_bytes = sum(load.end_offset - load.offset for _, load in self._prepared)
-        while self._planned and len(self._prepared) < _MOST_PREPARED:
+        while self._planned and len(self._prepared) < most:
             load = self._planned[0]
             size_bytes += load.end_offset - load.offset
             if self._prepared and size_bytes > _MOST_PREPARED_BYTES:

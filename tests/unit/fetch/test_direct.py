@@ -67,18 +67,26 @@ def test_the_next_slice_is_requested_before_the_present_one_ends(
 ) -> None:
     read(reader, 0, 0, 1, 2, 3)
     prepared = list(reader._opener._prepared.values())
-    assert [future.result().position for future in prepared] == [0, 0]
+    assert [future.result().position for future in prepared] == [0]
     assert read(reader, 1, 0, 1) == [10, 11]
-    assert reader.spent().gets == 3
+    assert reader.spent().gets == 2
+    read(reader, 1, 2, 3)
+    assert reader.spent().gets == 1
 
 
 def test_what_was_requested_ahead_of_a_reader_that_leaves_is_closed(
     reader: DirectReader,
 ) -> None:
     read(reader, 0, 0, 1, 2, 3)
-    [stream, _] = [it.result() for it in reader._opener._prepared.values()]
+    [stream] = [it.result() for it in reader._opener._prepared.values()]
     reader.close()
     assert stream.read(1) == b""
+
+
+def test_nothing_is_requested_ahead_of_the_first_run(reader: DirectReader) -> None:
+    reader.plan([DirectLoad(0, 0, 1, 0, 1, 0, 1), DirectLoad(1, 0, 1, 0, 1, 0, 1)])
+    read(reader, 0, 0)
+    assert reader.spent().gets == 1
 
 
 def test_large_loads_are_requested_ahead_one_at_a_time(scan: Scan) -> None:
