@@ -71,6 +71,9 @@ class Engine(Protocol[V]):
     ) -> tuple[Slot | None, list[CachedRun[V]]]:
         """Reserve memory for a run; return its slot, if any, and the evicted runs."""
 
+    def would_admit(self, key: RunKey, size_bytes: int) -> bool:
+        """Return whether memory for a run would be reserved now, without any effect."""
+
     def has_spare(self, size_bytes: int) -> bool:
         """Return whether a run fits without evicting any run."""
 

@@ -139,6 +139,12 @@ class EvictionPolicy(Generic[V]):
         ticks = -1.0 if new_key is None else self._ticks_until_read(new_key)
         return self._next.evict_for(size_bytes, runs, ticks)
 
+    def would_evict_for(self, new_key: RunKey) -> bool:
+        """Return whether any run would make room for a new run."""
+        if len(self._queue):
+            return True
+        return self._next.is_any_read_after(self._ticks_until_read(new_key))
+
     def shrink(self, size_bytes: int, runs: int) -> list[CachedRun[V]]:
         """Remove expected runs until this much is freed or none can be removed."""
         return self._next.shrink(size_bytes, runs)

@@ -181,6 +181,11 @@ class NextRead(Generic[V]):
             self.add(run)
         return None
 
+    def is_any_read_after(self, ticks: float) -> bool:
+        """Return whether any run that is not pinned is read later than in so long."""
+        self._refresh()
+        return self._farthest(ticks) is not None
+
     def all(self) -> list[CachedRun[V]]:
         """List all runs, the next to be evicted first. For tests: O(n)."""
         by_time = [

@@ -13,6 +13,7 @@ Different here: a run that is taken but never finished was not read, and stays e
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from sparkcache.cache.counters import Counters
@@ -137,8 +138,12 @@ class PlannedCache(Generic[V]):
         self, partition_read: PartitionRead, key: RunKey, now_s: float
     ) -> CachedRun[V] | None:
         """Look up the next run of a reader; return None if it must be loaded."""
-        self._forecast.advance(partition_read, key)
+        self.pass_by(partition_read, key)
         return self.runs.get(key, now_s)
+
+    def pass_by(self, partition_read: PartitionRead, key: RunKey) -> None:
+        """Note that a reader comes to its next run, which it has from elsewhere."""
+        self._forecast.advance(partition_read, key)
 
     def finish(
         self, partition_read: PartitionRead, ordinal: int, key: RunKey, now_s: float
@@ -173,6 +178,32 @@ class PlannedCache(Generic[V]):
     ) -> tuple[Slot | None, list[CachedRun[V]]]:
         """Reserve memory for a run unless a run that is read sooner must be evicted."""
         return self.runs.reserve(size_bytes, now_s, key)
+
+    def is_worth_keeping(
+        self,
+        partition_read: PartitionRead,
+        key: RunKey,
+        size_bytes: int,
+        scan_bytes: float,
+    ) -> bool:
+        """Return whether a run that a reader has just taken should be held afterwards.
+
+        A run is not worth it that would not be admitted; that goes once this reader has
+        read it, as nobody else is planned to; or that belongs to an unplanned scan of
+        `scan_bytes`, more than can be held: who scans again would not find it.
+        """
+        topic = key.ledger.topic
+        offset = self._forecast.offset_of(key)
+        is_last = self._forecast.ticks_until_read(topic, offset) == inf
+        if is_last and not self._forecast.is_streamed(topic):
+            settings, plans = self.runs.settings, len(partition_read.plan_ids)
+            expected = self._forecast.expected(key)
+            if plans and expected <= plans and settings.drop_after_last_read:
+                return False
+            too_large = settings.ring is None and scan_bytes > settings.max_bytes
+            if not expected and too_large:
+                return False
+        return self.runs.would_admit(key, size_bytes)
 
     def insert(
         self,

@@ -125,6 +125,11 @@ class RingCache(Engine[V]):
             self.accounting.reserve(slot.size_bytes)
         return slot, evicted
 
+    def would_admit(self, key: RunKey, size_bytes: int) -> bool:
+        """Return whether a run fits in a segment: older runs always make room."""
+        ring = self._settings.ring
+        return ring is not None and size_bytes <= ring.segment_bytes
+
     def has_spare(self, size_bytes: int) -> bool:
         """Return whether a run fits without evicting any run."""
         return self._segments.has_spare(size_bytes)

@@ -155,6 +155,18 @@ class RunCache(Engine[V]):
         accounting.reserve(size_bytes)
         return Slot(size_bytes), removed
 
+    def would_admit(self, key: RunKey, size_bytes: int) -> bool:
+        """Return whether memory for a run would be reserved now, without any effect.
+
+        What would be evicted for it is not added up, so it may be refused all the same.
+        """
+        settings = self._settings
+        size_bytes = settings.rounded(size_bytes)
+        limits = settings.max_bytes, settings.max_runs
+        if not self.accounting.could_fit(size_bytes, *limits):
+            return False
+        return self.has_spare(size_bytes) or self._evictions.would_evict_for(key)
+
     def has_spare(self, size_bytes: int) -> bool:
         """Return whether a run fits without evicting any run."""
         held, settings = self.accounting.held, self._settings

@@ -1,4 +1,4 @@
-"""The requests of a loader's loads; those of prepared loads are sent early."""
+"""The requests of loads; those of prepared loads are sent early."""
 
 from __future__ import annotations
 
@@ -62,6 +62,10 @@ class Opener:
             return prepared.result()
         return begin(self._storage(root, config), load)
 
+    def close(self) -> None:
+        """End the threads; prepared loads are forgotten before."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
     def spent(self) -> Traffic:
         """Return the requests and bytes spent since the last call."""
         previous, self._reported = self._reported, self._traffic.so_far()
@@ -72,5 +76,5 @@ class Opener:
 
 
 def _close(future: Future[ByteStream]) -> None:
-    if future.exception() is None:
+    if not future.cancelled() and future.exception() is None:
         future.result().close()

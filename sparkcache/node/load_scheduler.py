@@ -57,8 +57,9 @@ from sparkcache.node.offsets import Offsets
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
+    from sparkcache.fetch import RunSlice
     from sparkcache.model import RunKey, Slot
     from sparkcache.node.events import LoaderEnded
     from sparkcache.node.reader_session import Peer, ReaderSession, RunSpan
@@ -177,7 +178,7 @@ class LoadScheduler:
             run_slice,
             run_index[1],
             is_present=lambda key: key in self._by_key or self._store.is_held(key),
-            offsets=self._offsets.for_extent(run_slice.ledger, run_slice.extent),
+            offsets=self.offsets(run_slice),
         )
         job.number = next(self._numbers)
         job.attempt = attempt
@@ -219,6 +220,17 @@ class LoadScheduler:
                 self._queue.remove(job)
                 job.attempt = 1
                 self._give_up(job, Refused("the node has no loader"))
+
+    def offsets(self, run_slice: RunSlice) -> Mapping[int, int]:
+        """Return the known offsets of the runs of a slice's extent."""
+        return self._offsets.for_extent(run_slice.ledger, run_slice.extent)
+
+    def learn(self, run_slice: RunSlice, index: int, offset: int) -> None:
+        """Record the offset of a run, as a task reports it; -1 is none."""
+        extent = run_slice.extent
+        if extent.offset <= offset < extent.offset + extent.size_bytes:
+            first = run_slice.runs[index].first
+            self._offsets.learn(run_slice.ledger, extent, first, offset)
 
     # Messages of loaders
 

@@ -1,11 +1,11 @@
 """The messages between tasks, the node and its loaders.
 
-    task -> node      PackedOpen or OpenPartition, Take, Finish, QueryProgress,
-                      EndPlans, Clear, ReportLosses, GetMetrics, GetTopicMetrics,
-                      GetLosses, GetStatus
+    task -> node      PackedOpen or OpenPartition, Take, Finish, LoadedDirectly,
+                      QueryProgress, EndPlans, Clear, ReportLosses, GetMetrics,
+                      GetTopicMetrics, GetLosses, GetStatus
     node -> task      Served and Streamed (with a descriptor), ServedAt and StreamedAt
-                      (for readers in the JVM), ServedFromSegment, Failed, Refused,
-                      KeepAlive, MetricsReply, TopicMetricsReply,
+                      (for readers in the JVM), ServedFromSegment, LoadDirectly,
+                      Failed, Refused, KeepAlive, MetricsReply, TopicMetricsReply,
                       LossesReply, StatusReply
     node -> loader    Start, Grant, Deny, Cancel, Prepare, Forget, Unmap
     loader -> node    Decoded, Skipped, Loaded, Streamed (with a descriptor), Ended,
@@ -29,6 +29,7 @@ import msgspec
 from sparkcache.config import NodeConfig, ScanConfig, StorageConfig
 from sparkcache.demand import Plan, ReaderIdentity
 from sparkcache.errors import CredentialsError, SourceError
+from sparkcache.fetch.direct_load import DirectLoad
 from sparkcache.fetch.load import Load
 from sparkcache.fetch.scan import RunSlice, Scan
 from sparkcache.filters import Filter, RunStatistics
@@ -37,7 +38,7 @@ from sparkcache.metrics import Metrics, TopicMetrics
 from sparkcache.model import Extent, Ledger, Position, Run, Slot
 from sparkcache.reported_loss import ReportedLoss
 
-PROTOCOL_VERSION = 11
+PROTOCOL_VERSION = 12
 
 
 class Message(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -80,6 +81,7 @@ class PackedOpen(Message, frozen=True):
     group: str
     authority: int
     place: Place
+    can_load: bool = False
 
 
 class OpenPartition(Message, frozen=True):
@@ -108,7 +110,7 @@ class Open(Message, frozen=True):
     for the node's counts. `filters` and `rows_only` are those of OpenPartition: a run
     that cannot match, or of whose rows only the number matters, need not be mapped.
     Runs that are loaded for a task at the `place` AWAY are not kept: their home is to
-    keep them.
+    keep them. A task that `can_load` may be assigned to load runs itself.
     """
 
     version: int
@@ -123,6 +125,7 @@ class Open(Message, frozen=True):
     filters: tuple[Filter, ...] = ()
     rows_only: bool = False
     place: Place = Place.ANYWHERE
+    can_load: bool = False
 
 
 class Take(Message, frozen=True):
@@ -143,6 +146,21 @@ class Finish(Message, frozen=True):
 
     read: tuple[tuple[int, int], ...] = ()
     released: tuple[tuple[int, int], ...] = ()
+
+
+class LoadedDirectly(Message, frozen=True):
+    """Reports runs that a LoadDirectly named, in order: those read since the last one.
+
+    Carries their sizes, their offsets in the object, -1 where one is unknown, and what
+    the task has spent since its last report. Has no reply.
+    """
+
+    sizes: tuple[int, ...]
+    offsets: tuple[int, ...]
+    lost_entries: int = 0
+    gets: int = 0
+    received_bytes: int = 0
+    retries: int = 0
 
 
 class QueryProgress(Message, frozen=True):
@@ -253,6 +271,16 @@ class ServedFromSegment(Message, frozen=True):
     carries_descriptor: ClassVar[bool] = True
     slots: tuple[Slot, ...]
     segment: int | None = None
+
+
+class LoadDirectly(Message, frozen=True):
+    """The task is to load the requested run itself, and the runs after it.
+
+    They would not be kept, and nobody else waits for them. The first load begins with
+    the requested run.
+    """
+
+    loads: tuple[DirectLoad, ...]
 
 
 class Streamed(Message, frozen=True):
@@ -421,6 +449,7 @@ FromTask: TypeAlias = (
     | OpenPartition
     | Take
     | Finish
+    | LoadedDirectly
     | QueryProgress
     | EndPlans
     | Clear
@@ -435,6 +464,7 @@ ToTask: TypeAlias = (
     | ServedAt
     | StreamedAt
     | ServedFromSegment
+    | LoadDirectly
     | Streamed
     | Failed
     | Refused

@@ -46,7 +46,7 @@ class ReadAhead:
     def advance(self, session: ReaderSession) -> None:
         """Begin the loads that a session's read-ahead window allows."""
         assert session.scan is not None, "it is open"
-        if session.place is Place.AWAY:
+        if session.place is Place.AWAY or session.is_direct:
             return
         scan = self._readers.scan_of(session)
         run_bytes = scan.window.run_bytes or session.scan.config.run_bytes
@@ -79,6 +79,10 @@ class ReadAhead:
             self._unread.pop(run.key, None)
         if session.is_in_order:
             self._readers.scan_of(session).window.read(run.size_bytes)
+
+    def read_directly(self, session: ReaderSession, size_bytes: int) -> None:
+        """Record that a session has read a run that it loaded itself."""
+        self._readers.scan_of(session).window.read(size_bytes)
 
     def loaded(self, key: RunKey, span: RunSpan) -> None:
         """Record a run that was loaded before any session waits for it."""

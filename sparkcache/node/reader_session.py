@@ -13,7 +13,7 @@ from sparkcache.homes import Place
 from sparkcache.node.messages import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from sparkcache.cache import CachedRun
     from sparkcache.demand import PartitionRead
@@ -104,6 +104,10 @@ class ReaderSession:
         rows_only: Whether it wants to know no more than how many rows there are.
         place: Whether this executor is the home of its runs. For a task that reads
             away from their home no run is kept.
+        is_direct: Whether it loads runs itself, so that none is loaded ahead of it.
+        direct: Runs that it was assigned to load itself and has not reported, in order.
+        assigned: The last run of these; before the first run if there was none.
+        can_load: Whether it can load runs itself.
         outcome: How the run was found that it asked for last.
         unmapped: What is reported of runs that it need not map, by index.
 
@@ -123,6 +127,10 @@ class ReaderSession:
     place: Place = Place.ANYWHERE
     unmapped: dict[tuple[int, int], RunAt] = field(default_factory=dict)
     outcome: Outcome = Outcome.HIT
+    can_load: bool = False
+    is_direct: bool = False
+    direct: deque[tuple[int, int]] = field(default_factory=deque)
+    assigned: tuple[int, int] = (0, -1)
     _next: int = 0
     _first_ordinals: tuple[int, ...] = (0,)
     _keys: dict[tuple[int, int], RunKey] = field(default_factory=dict)
@@ -156,6 +164,16 @@ class ReaderSession:
         ordinal = self.ordinal(run_index)
         self.is_in_order = ordinal == self._next
         self._next = ordinal + 1
+
+    def load_directly(self, run_indexes: Iterable[tuple[int, int]]) -> None:
+        """Record which runs it loads itself, in order; at least one."""
+        self.direct.extend(run_indexes)
+        self.assigned = self.direct[-1]
+
+    def leave_direct(self) -> None:
+        """Record that it loads no more runs itself: it asks for one again."""
+        self.direct.clear()
+        self.assigned = (0, -1)
 
     def finish(self) -> None:
         """Record that it will not ask for any more runs."""
@@ -209,6 +227,9 @@ class ReaderSession:
         first = run_slice.start
         if slice_index == self.cursor[0]:
             first = max(first, self.cursor[1] + (not self.waiting))
+        if slice_index <= self.assigned[0]:
+            is_passed = slice_index < self.assigned[0]
+            first = run_slice.stop if is_passed else max(first, self.assigned[1] + 1)
         return max(first, span.first) < min(run_slice.stop, span.stop)
 
     @property

@@ -116,6 +116,10 @@ class RunStore:
         """Return the run that a reader asks for; None if it has to be loaded."""
         return self._planned.take(partition_read, key, now_s)
 
+    def pass_by(self, partition_read: PartitionRead, key: RunKey) -> None:
+        """Record that a reader comes to a run that it has loaded itself."""
+        self._planned.pass_by(partition_read, key)
+
     def finish(self, partition_read: PartitionRead, ordinal: int, key: RunKey) -> None:
         """Record that a reader has read a run."""
         self._free(self._planned.finish(partition_read, ordinal, key, self._now()))
@@ -142,6 +146,21 @@ class RunStore:
             slot = None
         self._peak_bytes = max(self._peak_bytes, self._runs.held_bytes)
         return slot
+
+    def is_worth_keeping(
+        self,
+        partition_read: PartitionRead,
+        key: RunKey,
+        size_bytes: int,
+        scan_bytes: float,
+    ) -> bool:
+        """Return whether a run should be held once its reader has read it.
+
+        See `PlannedCache.is_worth_keeping`.
+        """
+        return self._planned.is_worth_keeping(
+            partition_read, key, size_bytes, scan_bytes
+        )
 
     def reserve_spare(self, key: RunKey, size_bytes: int) -> Slot | None:
         """Reserve memory for a run if that evicts nothing."""

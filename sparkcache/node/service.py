@@ -6,6 +6,7 @@ begun, which continues past the requested run: as far ahead of its readers as th
 settings allow, and never beyond what they will read.
 
     RequestHandler   answers the requests of tasks for runs
+    DirectLoads      what a task is to load itself
     LoadScheduler    which loader loads what, and whether a run gets memory
     ReadAhead        what is loaded before a task asks for it
     Readers          who will read what: asked by both
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING
 from sparkcache.node import status
 from sparkcache.node.cache_settings import cache_settings
 from sparkcache.node.counts import Counts
+from sparkcache.node.direct_loads import DirectLoads
 from sparkcache.node.events import (
     LoaderClosed,
     LoaderEnded,
@@ -44,6 +46,7 @@ from sparkcache.node.messages import (
     GetTopicMetrics,
     KeepAlive,
     Loaded,
+    LoadedDirectly,
     LossesReply,
     MetricsReply,
     Open,
@@ -139,6 +142,13 @@ class Service:
             store=self._store,
             loads=self._loads,
             ahead=self._ahead,
+            direct=DirectLoads(
+                self._readers,
+                self._store,
+                self._loads,
+                self._counts.loads,
+                self._counts.topics,
+            ),
             counts=self._counts,
             recorder=self._recorder,
             now=now,
@@ -175,6 +185,8 @@ class Service:
                 self._open(session, message)
             case Take() if is_open:
                 self._requests.take(session, message)
+            case LoadedDirectly() if is_open:
+                self._requests.loaded_directly(session, message)
             case Finish() if is_open:
                 self._requests.finish(session, message)
             case QueryProgress():
@@ -262,7 +274,7 @@ class Service:
         self._record_progress(message.plans)
         session.begin(message.scan)
         session.filters, session.rows_only = message.filters, message.rows_only
-        session.place = message.place
+        session.place, session.can_load = message.place, message.can_load
         self._counts.homes.open(message.scan.slices, message.place)
         if message.scan.slices:
             session.partition_read = self._open_read(message)

@@ -5,6 +5,7 @@ The topic has extents of runs of one entry, each of 1 MiB stored and one page de
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -48,7 +49,9 @@ from sparkcache.node.messages import (
     FromLoader,
     Grant,
     KeepAlive,
+    LoadDirectly,
     Loaded,
+    LoadedDirectly,
     Message,
     Open,
     Prepare,
@@ -312,6 +315,9 @@ class Reader(FakePeer):
         self._segments: set[int] = set()
         self.answers: list[Message] = []
         self.mapped: dict[Place, int | Slot] = {}
+        self.assigned: deque[Place] = deque()
+        self.loaded: list[Place] = []
+        self.offsets: list[int] = []
         self.is_gone = False
 
     def send(self, message: Message, fd: int | None = None) -> None:
@@ -326,10 +332,36 @@ class Reader(FakePeer):
             case Served():
                 assert fd in self._world.open_fds
                 self.mapped[place] = fd
+            case LoadDirectly():
+                self._obey(place, message)
             case ServedFromSegment():
                 self._find(place, message, fd)
                 message = Served(message.slots[0].size_bytes)
         self.answers.append(message)
+
+    def _obey(self, place: Place, message: LoadDirectly) -> None:
+        """Load what the node says, one after another, as each is asked for."""
+        self.assigned.clear()
+        for load in message.loads:
+            assert load.is_within(self._scan)
+            part = self._scan.slices[load.run_slice]
+            assert load.offset == part.runs[load.begin].first * STORED
+            self.assigned.extend(
+                (load.run_slice, index) for index in range(load.first, load.stop)
+            )
+        assert self.assigned[0] == place
+        self._load()
+
+    def _load(self) -> None:
+        at, index = self.assigned.popleft()
+        self.loaded.append((at, index))
+        self.offsets.append(self._scan.slices[at].runs[index].first * STORED)
+
+    def report(self, *, gets: int = 0, received_bytes: int = 0) -> None:
+        """Tell the node which of the runs that it loaded itself are read."""
+        sizes = (SIZE,) * len(self.offsets)
+        offsets, self.offsets = tuple(self.offsets), []
+        self.send_node(LoadedDirectly(sizes, offsets, 0, gets, received_bytes))
 
     def _find(self, place: Place, message: ServedFromSegment, fd: int | None) -> None:
         assert (fd is None) == (message.segment is None)
@@ -355,7 +387,7 @@ class Reader(FakePeer):
     @property
     def is_refused(self) -> bool:
         return bool(self.answers) and not isinstance(
-            self.answers[-1], (Served, Streamed)
+            self.answers[-1], (Served, Streamed, LoadDirectly)
         )
 
     @property
@@ -373,9 +405,15 @@ class Reader(FakePeer):
     def ask(self) -> Message | None:
         """Ask for the next run; return the answer, if it comes at once."""
         last = self._places[max(self._asked - 1, 0) : self._asked]
-        self._read += last
+        self._read += [place for place in last if place not in self.loaded]
         place = self._places[self._asked]
         self._asked += 1
+        if self.assigned and self.assigned[0] == place:
+            self._load()
+            self.answers.append(self.answers[-1])
+            return self.answers[-1]
+        if self.offsets:
+            self.report()
         if place in self._placed:
             self.mapped[place] = self._placed.pop(place)
             self.answers.append(Served(SIZE))
@@ -395,7 +433,10 @@ class Reader(FakePeer):
 
     def finish(self) -> None:
         """Say that the last run was read, too, and leave."""
+        if self.offsets:
+            self.report()
         last = self._places[max(self._asked - 1, 0) : self._asked]
+        last = [place for place in last if place not in self.loaded]
         self.send_node(Finish((*self._read, *last)))
         self.leave()
 
@@ -490,6 +531,7 @@ class World:
         filters: tuple[Filter, ...] = (),
         rows_only: bool = False,
         place: homes.Place = homes.Place.ANYWHERE,
+        can_load: bool = False,
     ) -> Reader:
         stage = next(self._stages) if stage is None else stage
         scan = Scan(ROOT, self.config.storage, self.config.scan, slices)
@@ -514,6 +556,7 @@ class World:
                 filters,
                 rows_only,
                 place,
+                can_load,
             ),
         )
         return reader

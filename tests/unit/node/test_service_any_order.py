@@ -78,6 +78,7 @@ class ServiceMachine(RuleBasedStateMachine):
         plans=st.sets(st.sampled_from(sorted(PLANS))),
         part=st.integers(0, 3),
         following=st.lists(slices, max_size=3),
+        can_load=st.booleans(),
     )
     def open(
         self,
@@ -86,6 +87,7 @@ class ServiceMachine(RuleBasedStateMachine):
         plans: set[str],
         part: int,
         following: list[RunSlice],
+        can_load: bool,
     ) -> Reader:
         return self.world.reader(
             *parts,
@@ -93,6 +95,7 @@ class ServiceMachine(RuleBasedStateMachine):
             plans=tuple(PLANS[name] for name in sorted(plans)),
             part=part,
             following=tuple(enumerate(following, part + 1)),
+            can_load=can_load,
         )
 
     @rule(target=readers, part=slices, stage=st.integers(4, 6))
