@@ -27,6 +27,9 @@ class TopicPace:
         scans: The scans of the topic that have begun; the owner changes them.
         elsewhere: Returns the usual speed of all topics, in bytes per tick.
 
+    Attributes:
+        least_pace: Nothing is known of it without estimating.
+
     """
 
     def __init__(
@@ -34,6 +37,7 @@ class TopicPace:
     ) -> None:
         self._scans = scans
         self._elsewhere = elsewhere
+        self.least_pace = 0.0
         self._usual = 0.0
         self._least = 0.0
         self._asks_left = 0
