@@ -183,7 +183,7 @@ class NextRead(Generic[V]):
 
     def is_any_read_after(self, ticks: float) -> bool:
         """Return whether any run that is not pinned is read later than in so long."""
-        self._refresh()
+        self._begin_decision()
         return self._farthest(ticks) is not None
 
     def all(self) -> list[CachedRun[V]]:
@@ -216,12 +216,7 @@ class NextRead(Generic[V]):
     def _remove_farthest(
         self, size_bytes: int, runs: int, later_than: float
     ) -> list[CachedRun[V]]:
-        self._serial += 1
-        self._first_of_decision = self._serial
-        self._examine_changed()
-        if self._examined:
-            name = next(iter(self._examined))
-            self._examine_in_turn(self._topics[name], 1)
+        self._begin_decision()
         removed: list[CachedRun[V]] = []
         while size_bytes > 0 or runs > 0:
             run = self._farthest(later_than)
@@ -233,6 +228,14 @@ class NextRead(Generic[V]):
             size_bytes -= run.size_bytes
             runs -= 1
         return removed
+
+    def _begin_decision(self) -> None:
+        self._serial += 1
+        self._first_of_decision = self._serial
+        self._examine_changed()
+        if self._examined:
+            name = next(iter(self._examined))
+            self._examine_in_turn(self._topics[name], 1)
 
     def _change(self, topic: _TopicRuns[V], offset: float) -> None:
         """Have the next decision examine the piece at an offset."""
