@@ -18,7 +18,12 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING, TypeVar
 
-from sparkcache.cache.cached_run import CachedRun, Residency, require_reads
+from sparkcache.cache.cached_run import (
+    Bundle,
+    CachedRun,
+    Residency,
+    require_reads,
+)
 from sparkcache.cache.copied_segments import CopiedSegments
 from sparkcache.cache.counters import Counters
 from sparkcache.cache.engine import Engine
@@ -143,6 +148,7 @@ class RingCache(Engine[V]):
         expected_reads: int,
         now_s: float,
         ahead: bool = False,
+        bundle: Bundle | None = None,
     ) -> CachedRun[V] | None:
         """Keep a run in its reserved slot.
 
