@@ -79,7 +79,6 @@ class Engine(Protocol[V]):
 
     def bundle(self, slot: Slot, sizes: Sequence[int]) -> Bundle:
         """Divide reserved memory among runs, each of which is then inserted."""
-        raise ValueError(f"{self!r} has no bundles")
 
     def insert(
         self,

@@ -31,7 +31,7 @@ from sparkcache.cache.listed_segments import ListedSegments
 from sparkcache.cache.memory_accounting import MemoryAccounting
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from sparkcache.cache.settings import Settings
     from sparkcache.model import RunKey, Slot
@@ -138,6 +138,10 @@ class RingCache(Engine[V]):
         """Return a reservation that is not used."""
         self._segments.unreserve(slot)
         self.accounting.unreserve(slot.size_bytes)
+
+    def bundle(self, slot: Slot, sizes: Sequence[int]) -> Bundle:
+        """Raise ValueError: a ring has segments instead."""
+        raise ValueError(f"no bundle of {len(sizes)} runs in {slot} of a ring")
 
     def insert(
         self,
