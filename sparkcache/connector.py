@@ -31,7 +31,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from sparkcache.errors import ConfigError
 from sparkcache.model import Position
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from sparkcache.errors import SourceError
     from sparkcache.filters import Filter
     from sparkcache.model import (
         Extent,
@@ -71,6 +72,14 @@ class StoredObject:
     metadata: Mapping[str, str]
     data: bytes
     modified_ms: int
+
+
+class ByteRange(NamedTuple):
+    """Consecutive bytes of an object of which one version is meant."""
+
+    object: ObjectId
+    offset: int
+    size_bytes: int
 
 
 class ByteStream(Protocol):
@@ -109,6 +118,18 @@ class Storage(Protocol):
 
     def get_end(self, uri: str, size_bytes: int) -> StoredObject:
         """Read the last `size_bytes` of an object, or all of a shorter one."""
+
+    def get_many(self, uris: Sequence[str]) -> Iterator[StoredObject | SourceError]:
+        """Read small objects as a whole, many at once, and yield them in order.
+
+        What cannot be read is yielded as an error in its place.
+        """
+
+    def read_many(self, ranges: Sequence[ByteRange]) -> Iterator[bytes | SourceError]:
+        """Read small ranges, many at once, as `open` does; yield their bytes in order.
+
+        What cannot be read is yielded as an error in its place.
+        """
 
     def access(self) -> Mapping[str, str]:
         """Return the settings with which another library can access the root.

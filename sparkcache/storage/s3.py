@@ -14,7 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
 from operator import itemgetter
 from os.path import commonprefix
-from typing import TYPE_CHECKING, Any
+from threading import BoundedSemaphore
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import boto3
 from botocore.exceptions import ClientError
@@ -22,18 +23,27 @@ from botocore.exceptions import ClientError
 from sparkcache.connector import StoredObject
 from sparkcache.errors import SourceError
 from sparkcache.model import ObjectId
-from sparkcache.storage import s3_pages
+from sparkcache.storage import at_once, s3_pages
 from sparkcache.storage.empty import EmptyRange
-from sparkcache.storage.s3_client import RenewedClient
+from sparkcache.storage.one_by_one import read_range
+from sparkcache.storage.s3_client import MOST_CONNECTIONS, RenewedClient
 from sparkcache.storage.s3_errors import BROKEN, overwritten, translated
 from sparkcache.storage.s3_progress import (
     PROGRESS_BYTES,
     TooSlowError,
     require_progress,
 )
+from sparkcache.storage.s3_small import SmallReads
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import (
+        Callable,
+        Collection,
+        Iterable,
+        Iterator,
+        Mapping,
+        Sequence,
+    )
 
     from botocore.response import StreamingBody
     from mypy_boto3_s3.client import S3Client
@@ -43,14 +53,16 @@ if TYPE_CHECKING:
     )
 
     from sparkcache.config import StorageConfig
-    from sparkcache.connector import ByteStream
+    from sparkcache.connector import ByteRange, ByteStream
     from sparkcache.storage.traffic import Traffic
 
 _LISTINGS_AT_ONCE = 8
+_SMALL_READS_AT_ONCE = 256
 _PAGE_KEYS = 1000
 _LEAST_HITS = 20  # a page costs about as much as that many small GETs
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 20.0
-_AWS = ".amazonaws.com"
+
+_Read = TypeVar("_Read")
 
 
 class S3Storage:
@@ -63,6 +75,8 @@ class S3Storage:
         self._config = config
         self._bucket, self._prefix = _split(root)
         self._client = RenewedClient(config)
+        self._small = SmallReads(config, self._client, traffic)
+        self._few = BoundedSemaphore(MOST_CONNECTIONS)
         self._payer: dict[str, Any] = (
             {"RequestPayer": "requester"} if config.requester_pays else {}
         )
@@ -146,18 +160,10 @@ class S3Storage:
         return _stored_object(uri, response, whole_bytes, data[-size_bytes:])
 
     def access(self) -> Mapping[str, str]:
-        """Return the settings that boto3 uses, so that only boto3 is configured."""
-        client = self._client.get()
-        endpoint = client.meta.endpoint_url
-        settings = {"aws_region": client.meta.region_name}
-        if self._config.path_style or _AWS not in endpoint:
-            settings["aws_endpoint"] = endpoint
-            settings["aws_virtual_hosted_style_request"] = "false"
-            settings["aws_allow_http"] = str(endpoint.startswith("http:")).lower()
-        if self._payer:
-            settings["aws_request_payer"] = "true"
+        """Return the settings of boto3, and the credentials that it finds now."""
+        settings = self._client.settings()
         if self._config.anonymous:
-            return settings | {"aws_skip_signature": "true"}
+            return settings
         credentials = boto3.session.Session().get_credentials()
         if credentials is None:
             return settings
@@ -168,6 +174,38 @@ class S3Storage:
             "aws_session_token": frozen.token,
         }
         return settings | {name: secret for name, secret in secrets.items() if secret}
+
+    def get_many(self, uris: Sequence[str]) -> Iterator[StoredObject | SourceError]:
+        """Read whole objects, many at once."""
+        return at_once.results(self._get_small, uris, _SMALL_READS_AT_ONCE)
+
+    def read_many(self, ranges: Sequence[ByteRange]) -> Iterator[bytes | SourceError]:
+        """Read ranges of objects, many at once."""
+        return at_once.results(self._read_small, ranges, _SMALL_READS_AT_ONCE)
+
+    def _get_small(self, uri: str) -> StoredObject | SourceError:
+        stored = self._small.get(uri)
+        return self._again(lambda: self.get(uri)) if stored is None else stored
+
+    def _read_small(self, wanted: ByteRange) -> bytes | SourceError:
+        object_id, offset, size_bytes = wanted
+        if not size_bytes:
+            return b""
+        end = offset + size_bytes
+        stored = self._small.get(object_id.uri, object_id.version, offset, end)
+        if stored is None:
+            return self._again(lambda: read_range(self, wanted))
+        return stored.data
+
+    def _again(self, read: Callable[[], _Read]) -> _Read | SourceError:
+        """Read with boto3 what obstore did not, or return what is wrong."""
+        with self._few:
+            try:
+                found = read()
+            except SourceError as error:
+                return error
+        self._small.was_in_vain()
+        return found
 
     def _get_body(
         self,

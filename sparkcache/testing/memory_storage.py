@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING
 from sparkcache.connector import StoredObject
 from sparkcache.errors import SourceError
 from sparkcache.model import ObjectId
+from sparkcache.storage.one_by_one import get_each, read_each
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    from sparkcache.connector import ByteRange
 
 
 class MemoryStream:
@@ -123,6 +126,14 @@ class MemoryStorage:
         stored = self.get(uri)
         begin = max(0, len(stored.data) - size_bytes)
         return replace(stored, data=stored.data[begin:])
+
+    def get_many(self, uris: Sequence[str]) -> Iterator[StoredObject | SourceError]:
+        """Read whole objects, one after another."""
+        return get_each(self, uris)
+
+    def read_many(self, ranges: Sequence[ByteRange]) -> Iterator[bytes | SourceError]:
+        """Read ranges of objects, one after another."""
+        return read_each(self, ranges)
 
     def access(self) -> Mapping[str, str]:
         """Return no settings: no other library can read it."""

@@ -1,0 +1,216 @@
+"""Small reads from S3 through obstore, at a fraction of boto3's processor time.
+
+A read is tried once. What does not succeed is left to boto3, which repeats it, looks
+credentials up again, and says what is wrong. Where boto3 succeeds and obstore never
+does, such as at a server that it does not understand, it is not tried any more.
+
+Threads of obstore's do not survive a fork: in a process that was forked after it was
+used, boto3 reads.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from datetime import timedelta
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any, cast
+
+from sparkcache.connector import StoredObject
+from sparkcache.model import ObjectId
+
+if TYPE_CHECKING:
+    from botocore.credentials import ReadOnlyCredentials
+    from obstore import GetOptions, GetResult
+    from obstore.store import (
+        ClientConfig,
+        S3Config,
+        S3Credential,
+        S3CredentialProvider,
+        S3Store,
+    )
+
+    from sparkcache.config import StorageConfig
+    from sparkcache.storage.s3_client import RenewedClient
+    from sparkcache.storage.traffic import Traffic
+
+_MOST_IN_VAIN = 3
+_THREADS_VARIABLE = "TOKIO_WORKER_THREADS"
+_ATTRIBUTES = frozenset(
+    {
+        "Cache-Control",
+        "Content-Disposition",
+        "Content-Encoding",
+        "Content-Language",
+        "Content-Type",
+        "Storage-Class",
+    }
+)
+_log = logging.getLogger(__name__)
+_threads_lock = Lock()
+_threads_of = 0
+"""The process that has obstore's threads; 0 if none has."""
+
+
+class SmallReads:
+    """Reads of whole objects, or of ranges, that are tried once. Thread-safe."""
+
+    def __init__(
+        self, config: StorageConfig, client: RenewedClient, traffic: Traffic
+    ) -> None:
+        self._config = config
+        self._client = client
+        self._traffic = traffic
+        self._lock = Lock()
+        self._stores: dict[str, tuple[ReadOnlyCredentials | None, S3Store]] = {}
+        self._succeeded = False
+        self._in_vain = 0
+
+    def __repr__(self) -> str:
+        return f"SmallReads({'in use' if self._stores else 'not used yet'})"
+
+    def get(
+        self, uri: str, version: str = "", begin: int = 0, end: int = 0
+    ) -> StoredObject | None:
+        """Read an object of any version, or bytes `begin` to `end` of the given one.
+
+        Returns None if boto3 is to do it. An object without a version may have any.
+        """
+        bucket, _, key = uri.removeprefix("s3://").partition("/")
+        if not self._is_possible(key):
+            return None
+        options: GetOptions = {"range": (begin, end)} if end else {}
+        if version:
+            options["if_match"] = f'"{version}"'
+        try:
+            store = self._store(bucket)
+            if store is None:
+                return None
+            found = store.get(key, options=options)
+            stored = _stored_object(uri, found)
+            _require(stored, version, found.range, (begin, end or stored.id.size_bytes))
+        except Exception as error:  # of obstore, boto3, or what is required here
+            _log.debug("%s: left to boto3: %s", uri, error)
+            self._traffic.add(gets=1, retries=1)
+            return None
+        self._traffic.add(gets=1, received_bytes=len(stored.data))
+        self._succeeded = True
+        return stored
+
+    def was_in_vain(self) -> None:
+        """Count a read in which boto3 succeeded after obstore had not."""
+        if self._succeeded:
+            return
+        with self._lock:
+            self._in_vain += 1
+            if self._in_vain == _MOST_IN_VAIN:
+                _log.warning(
+                    "small objects are read with boto3, which takes longer: obstore "
+                    "cannot read from this bucket"
+                )
+
+    def _is_possible(self, key: str) -> bool:
+        # It would take the slashes at both ends away.
+        is_plain = key[:1] != "/" != key[-1:]
+        return is_plain and self._in_vain < _MOST_IN_VAIN and _has_threads()
+
+    def _store(self, bucket: str) -> S3Store | None:
+        """Return a store with the credentials that boto3 uses now; None without any."""
+        credentials = None
+        if not self._config.anonymous:
+            credentials = self._client.credentials()
+            if credentials is None:
+                return None
+        with self._lock:
+            used, store = self._stores.get(bucket, (None, None))
+            if store is None or used != credentials:
+                store = self._open(bucket, credentials)
+                self._stores[bucket] = credentials, store
+            return store
+
+    def _open(self, bucket: str, credentials: ReadOnlyCredentials | None) -> S3Store:
+        from obstore.store import S3Store
+
+        config: dict[str, Any] = dict(self._client.settings())
+        patience = timedelta(seconds=self._config.storage_timeout_s)
+        options: ClientConfig = {
+            "allow_http": config.pop("aws_allow_http", "false") == "true",
+            "connect_timeout": patience,
+            "read_timeout": patience,
+            "timeout": timedelta(seconds=self._config.request_timeout_s),
+        }
+        bundle = self._client.ca_bundle()
+        if bundle:
+            options["root_certificate"] = Path(bundle).read_bytes()
+        return S3Store(
+            bucket,
+            config=cast("S3Config", config),
+            client_options=options,
+            retry_config={"max_retries": 0},
+            credential_provider=_provider(credentials) if credentials else None,
+        )
+
+
+def _provider(credentials: ReadOnlyCredentials) -> S3CredentialProvider:
+    """Return what provides a store with credentials, which are always the same."""
+    provided: S3Credential = {
+        "access_key_id": credentials.access_key or "",
+        "secret_access_key": credentials.secret_key or "",
+        "token": credentials.token,
+        "expires_at": None,
+    }
+    return lambda: provided
+
+
+def _stored_object(uri: str, found: GetResult) -> StoredObject:
+    """Return what was read; raises an error if it is not complete."""
+    meta = found.meta
+    etag = (meta["e_tag"] or "").strip('"')
+    if not etag:
+        raise ValueError("no ETag")
+    metadata = {
+        name: text for name, text in found.attributes.items() if name not in _ATTRIBUTES
+    }
+    modified_ms = int(meta["last_modified"].timestamp() * 1e3)
+    object_id = ObjectId(uri, meta["size"], etag)
+    return StoredObject(object_id, metadata, bytes(found.bytes()), modified_ms)
+
+
+def _require(
+    stored: StoredObject, version: str, found: tuple[int, int], wanted: tuple[int, int]
+) -> None:
+    """Raise ValueError unless all wanted bytes of the wanted version were read."""
+    begin, end = found
+    if version not in ("", stored.id.version):
+        raise ValueError(f"version {stored.id.version}, not {version}")
+    if found != wanted or len(stored.data) != end - begin:
+        raise ValueError(f"{len(stored.data)} bytes of {found}, not {wanted}")
+
+
+def _has_threads() -> bool:
+    """Return whether obstore has threads in this process; start them if none has.
+
+    One thread is enough, and each further one is woken for nothing. Only the
+    environment sets their number.
+    """
+    global _threads_of
+    if not _threads_of:
+        with _threads_lock:
+            if not _threads_of:
+                _start()
+                _threads_of = os.getpid()
+    return _threads_of == os.getpid()
+
+
+def _start() -> None:
+    from obstore.store import MemoryStore
+
+    is_set = _THREADS_VARIABLE in os.environ
+    if not is_set:
+        os.environ[_THREADS_VARIABLE] = "1"
+    try:
+        MemoryStore().put("any", b"")
+    finally:
+        if not is_set:
+            del os.environ[_THREADS_VARIABLE]
