@@ -15,6 +15,12 @@ if TYPE_CHECKING:
     from sparkcache.connector import ByteStream, Connector, RawRun, Storage
 
 
+MOST_TOGETHER = 64
+"""How many small loads are done together at most."""
+
+_SMALL_BYTES = 64 << 10
+
+
 @dataclass(frozen=True, slots=True)
 class Load:
     """Consecutive runs of one extent, read with one request.
@@ -34,6 +40,13 @@ class Load:
     runs: tuple[Run, ...]
     offset: int
     end: int
+
+    @property
+    def is_small(self) -> bool:
+        """Whether it is small, of one run, and can be done together with others."""
+        extent = self.extent
+        is_one = len(self.runs) == 1 and not extent.ranges
+        return is_one and extent.size_bytes <= _SMALL_BYTES
 
     def __str__(self) -> str:
         ledger, first, last = self.ledger, self.runs[0].first, self.runs[-1].last
