@@ -45,19 +45,19 @@ def seal(run: EncodedRun | EncodedSmallRun, size_bytes: int) -> int:
 
 
 def seal_bundle(
-    runs: Sequence[EncodedSmallRun], offsets: Sequence[int], size: int
+    runs: Sequence[EncodedSmallRun], offsets: Sequence[int], size_bytes: int
 ) -> int:
-    """Write runs into one piece of new memory, of `size` bytes; return a descriptor.
+    """Write runs into `size_bytes` of new memory; return a descriptor.
 
     The caller owns the descriptor.
     """
     fd = create_memfd()
     try:
-        content = pa.BufferOutputStream(size)
+        content = pa.BufferOutputStream()
         for run, offset in zip(runs, offsets, strict=True):
             content.write(bytes(offset - content.tell()))
             run.write(content)
-        os.ftruncate(fd, size)
+        os.ftruncate(fd, size_bytes)
         os.pwrite(fd, content.getvalue(), 0)
         fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)
     except BaseException:
