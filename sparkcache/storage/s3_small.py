@@ -133,6 +133,8 @@ class SmallReads:
         from obstore.store import S3Store
 
         config: dict[str, Any] = dict(self._client.settings())
+        if "aws_endpoint" in config:  # as this one the environment does not override it
+            config["aws_endpoint_url_s3"] = config.pop("aws_endpoint")
         patience = timedelta(seconds=self._config.storage_timeout_s)
         options: ClientConfig = {
             "allow_http": config.pop("aws_allow_http", "false") == "true",
