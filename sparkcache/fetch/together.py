@@ -14,7 +14,7 @@ from sparkcache.connector import ByteRange
 from sparkcache.errors import SourceError
 from sparkcache.fetch.checked_load import CheckedLoad
 from sparkcache.fetch.load import Load, begin, fetch
-from sparkcache.fetch.run_statistics import run_statistics
+from sparkcache.fetch.run_statistics import run_statistics, statistics_of_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -92,16 +92,18 @@ def load_all(
         for index, raw in enumerate(raws)
         if not isinstance(raw, SourceError)
     }
-    decoded_runs = connector.decode_all(list(sound.values()), batch_bytes)
-    decoded = dict(zip(sound, decoded_runs, strict=True))
-    for index, load in enumerate(loads):
-        raw, run = raws[index], decoded.get(index)
+    runs = connector.decode_all(list(sound.values()), batch_bytes)
+    statistics = statistics_of_all(connector, loads[0].ledger.decoding, runs)
+    decoded = dict(zip(sound, zip(runs, statistics, strict=True), strict=True))
+    for index, (load, raw) in enumerate(zip(loads, raws, strict=True)):
         if isinstance(raw, SourceError):
             yield raw
-        elif run is not None and not run.losses:
-            yield _loaded(connector, load, run, raw.offset)
-        else:
+            continue
+        run, known = decoded[index]
+        if run.losses:
             yield _alone(storage, connector, load, batch_bytes)
+        else:
+            yield LoadedRun(run, _schema(connector, load, run), raw.offset, known)
 
 
 def _split(
@@ -126,12 +128,11 @@ def _alone(
         checked.close()
     except SourceError as error:
         return error
-    return _loaded(connector, load, run, raw.offset)
+    known = run_statistics(connector, load.ledger.decoding, run)
+    return LoadedRun(run, _schema(connector, load, run), raw.offset, known)
 
 
-def _loaded(
-    connector: Connector, load: Load, run: DecodedRun, offset: int
-) -> LoadedRun:
-    decoding = load.ledger.decoding
-    schema = run.batches[0].schema if run.batches else connector.schema(decoding)
-    return LoadedRun(run, schema, offset, run_statistics(connector, decoding, run))
+def _schema(connector: Connector, load: Load, run: DecodedRun) -> pa.Schema:
+    if run.batches:
+        return run.batches[0].schema
+    return connector.schema(load.ledger.decoding)

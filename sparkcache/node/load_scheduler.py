@@ -628,7 +628,7 @@ class LoadScheduler:
 
     def _learn(self, job: LoadJob, index: int, offset: int) -> None:
         load = job.load
-        if offset >= 0:
+        if offset >= 0 and not job.more:  # a small extent begins with its only run
             first = load.runs[index].first
             self._offsets.learn(load.ledger, load.extent, first, offset)
 

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from sparkcache.node.run_store import RunStore
 
 
+_MOST_EXPANSION = 16  # a run in memory / the same as it is stored, by assumption
+
+
 class ReadAhead:
     """Begins loads ahead of the readers, and learns from what became of the runs."""
 
@@ -103,8 +106,8 @@ class ReadAhead:
     ) -> int:
         """Begin loads of a session's next runs; return how many bytes remain.
 
-        Runs that are not held yet are assumed to have `run_bytes`. Runs that were held
-        at the last look-up are not looked up again.
+        Runs that are not held yet are assumed to have `run_bytes`, small ones less.
+        Runs that were held at the last look-up are not looked up again.
         """
         held = session.held_ahead
         held.move(session.next_ordinal, self._removals)
@@ -119,6 +122,11 @@ class ReadAhead:
                 self._loads.begin(session, run_index)
             if run is not None and len(held) == count:
                 held.append(run.size_bytes)
-            remaining_bytes -= run_bytes if run is None else run.size_bytes
+            if run is None:
+                slice_index, index = run_index
+                stored_bytes = session.slices[slice_index].stored_bytes(index)
+                remaining_bytes -= min(run_bytes, _MOST_EXPANSION * stored_bytes + 1)
+            else:
+                remaining_bytes -= run.size_bytes
             count += 1
         return remaining_bytes if count < MAX_RUNS_AHEAD else 0

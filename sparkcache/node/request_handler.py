@@ -103,7 +103,10 @@ class RequestHandler:
             runs = {session.cursor: held}
             self._lend(session, held)
             if held.bundle is not None:
-                runs |= self._following(session, held, self._now())
+                now_s = self._now()
+                following = self._following(session, held, now_s)
+                self._counts.times.served(now_s, self._now(), len(following))
+                runs |= following
             self._serve(session, runs)
 
     def _settle(self, session: ReaderSession, message: Take | Finish) -> None:
