@@ -44,13 +44,16 @@ class Load:
     @property
     def is_small(self) -> bool:
         """Whether it is small, of one run, and can be done together with others."""
-        extent = self.extent
-        is_one = len(self.runs) == 1 and not extent.ranges
-        return is_one and extent.size_bytes <= _SMALL_BYTES
+        return is_small(self.extent, len(self.runs))
 
     def __str__(self) -> str:
         ledger, first, last = self.ledger, self.runs[0].first, self.runs[-1].last
         return f"{ledger.topic} {ledger.id}:{first}-{last} of {ledger.object.uri}"
+
+
+def is_small(extent: Extent, runs: int) -> bool:
+    """Return whether a load of so many runs of an extent can be done with others."""
+    return runs == 1 and extent.size_bytes <= _SMALL_BYTES and not extent.ranges
 
 
 def begin(storage: Storage, load: Load) -> ByteStream:

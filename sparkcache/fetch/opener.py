@@ -51,18 +51,17 @@ class Opener:
         root: str,
         config: StorageConfig,
         load: Load,
-        more: Sequence[Load] = (),
     ) -> None:
-        """Request a load that will be opened, or forgotten, by its number.
-
-        With `more` loads, all are fetched.
-        """
+        """Request a load that will be opened, or forgotten, by its number."""
         storage = self.storage(root, config)
-        if more:
-            loads = (load, *more)
-            self._fetched[number] = self._pool.submit(fetch_all, storage, loads)
-        else:
-            self._prepared[number] = self._pool.submit(begin, storage, load)
+        self._prepared[number] = self._pool.submit(begin, storage, load)
+
+    def prepare_together(
+        self, number: int, root: str, config: StorageConfig, loads: Sequence[Load]
+    ) -> None:
+        """Fetch small loads that will be used, or forgotten, by their number."""
+        storage = self.storage(root, config)
+        self._fetched[number] = self._pool.submit(fetch_all, storage, loads)
 
     def forget(self, number: int) -> None:
         """Drop a prepared load and close its stream."""

@@ -129,7 +129,7 @@ class LoadJob:
     def is_small(self) -> bool:
         """Whether the remaining runs have few stored bytes, by estimate."""
         size, runs = self.load.end - self.load.offset, len(self.load.runs)
-        return size * (runs - self.next) <= _SMALL_BYTES * runs
+        return bool(self.more) or size * (runs - self.next) <= _SMALL_BYTES * runs
 
     def is_awaited(self) -> bool:
         """Return whether any session waits for a remaining run."""

@@ -210,8 +210,9 @@ class LoadScheduler:
                 self._start(peer, job)
         self._start_loaders()
         for peer, job in self._queue.prepare(self._busy):
-            scan, load, more = job.scan, job.load, tuple(job.more)
-            peer.send(Prepare(job.number, scan.root, scan.storage, load, more))
+            scan, load = job.scan, job.load
+            together = self._is_together(job), tuple(job.more)
+            peer.send(Prepare(job.number, scan.root, scan.storage, load, *together))
         for peer, job in self._busy.items():
             if job.pending is not None:
                 self._decide(peer, job, job.pending)
@@ -489,6 +490,9 @@ class LoadScheduler:
                 job.loader.send(Forget(job.number))
         return None
 
+    def _is_together(self, job: LoadJob) -> bool:
+        return bool(job.more) or (job.load.is_small and self._store.has_bundles)
+
     def _is_wanted(self, job: LoadJob) -> bool:
         return job.is_awaited() or any(map(self._demand.is_wanted, job.spans()))
 
@@ -516,6 +520,7 @@ class LoadScheduler:
                 job.load,
                 job.skip,
                 scan.config.batch_bytes,
+                self._is_together(job),
                 tuple(job.more),
             )
         )
@@ -628,7 +633,7 @@ class LoadScheduler:
 
     def _learn(self, job: LoadJob, index: int, offset: int) -> None:
         load = job.load
-        if offset >= 0 and not job.more:  # a small extent begins with its only run
+        if offset >= 0 and not load.is_small:  # a small extent begins with its only run
             first = load.runs[index].first
             self._offsets.learn(load.ledger, load.extent, first, offset)
 

@@ -121,7 +121,7 @@ class _Loader:
         if not isinstance(start, Start):
             raise BrokenChannelError(f"expected Start, received {type(start).__name__}")
         try:
-            self._load_together(start) if start.more else self._load(start)
+            self._load_together(start) if start.together else self._load(start)
         except SourceError as error:
             self._channel.send(Failed.from_error(error))
         if private_bytes(os.getpid()) > _KEPT_BYTES:
@@ -272,14 +272,19 @@ class _Loader:
                 case Unmap():
                     self._segments.forget(message.segments)
                 case Prepare():
-                    self._opener.prepare(
-                        *(message.number, message.root, message.storage),
-                        *(message.load, message.more),
-                    )
+                    self._prepare(message)
                 case Forget():
                     self._opener.forget(message.number)
                 case _:
                     return message
+
+    def _prepare(self, prepare: Prepare) -> None:
+        number, storage = prepare.number, (prepare.root, prepare.storage)
+        if prepare.together:
+            loads = (prepare.load, *prepare.more)
+            self._opener.prepare_together(number, *storage, loads)
+        else:
+            self._opener.prepare(number, *storage, prepare.load)
 
     def _map(self, message: ToLoader, fd: int) -> None:
         """Map the segment whose descriptor came with a grant."""

@@ -336,7 +336,7 @@ class StatusReply(Message, frozen=True):
 class Start(Message, frozen=True):
     """The loader's next load. Runs at the indexes in `skip` are skipped.
 
-    A small load, of one run, may have `more` of its kind, whose runs follow that one.
+    Small loads, of one run each, are done `together`; the runs of `more` follow.
     """
 
     number: int
@@ -345,6 +345,7 @@ class Start(Message, frozen=True):
     load: Load
     skip: frozenset[int]
     batch_bytes: int
+    together: bool = False
     more: tuple[Load, ...] = ()
 
 
@@ -355,6 +356,7 @@ class Prepare(Message, frozen=True):
     root: str
     storage: StorageConfig
     load: Load
+    together: bool = False
     more: tuple[Load, ...] = ()
 
 

@@ -151,7 +151,7 @@ class FakeLoader(FakePeer):
             assert isinstance(message, Start)
             self.prepared.discard(message.number)
             self._start, self._index = message, 0
-            self._is_together = bool(message.more)
+            self._is_together = message.together
             self._written.clear()
             self._world.loads.append(message)
             return True
