@@ -22,11 +22,22 @@ _FIRST_CHUNK = 58
 
 
 def message_ids(
-    ledger: int, entry: Ints, partition: int | None, batch_index: Ints, batch_size: Ints
+    ledger: int | Ints,
+    entry: Ints,
+    partition: int | None,
+    batch_index: Ints,
+    batch_size: Ints,
 ) -> pa.Array:
-    """Return the id of each message; a batch index of -1 means no batch."""
+    """Return the id of each message; a batch index of -1 means no batch.
+
+    `ledger` is that of all messages, or of each.
+    """
     rows = len(entry)
-    parts = [_constant(_LEDGER, ledger, rows), _varints(_ENTRY, entry)]
+    if isinstance(ledger, int):
+        parts = [_constant(_LEDGER, ledger, rows)]
+    else:
+        parts = [_varints(_LEDGER, ledger)]
+    parts.append(_varints(_ENTRY, entry))
     if partition is not None:
         parts.append(_constant(_PARTITION, partition, rows))
     index, used = _varints(_BATCH_INDEX, batch_index.clip(0))

@@ -1,4 +1,4 @@
-"""Ranged reads of stored objects: S3 through boto3, and local directories."""
+"""Ranged reads of stored objects: S3 through boto3 and obstore, local directories."""
 
 from __future__ import annotations
 

@@ -11,11 +11,12 @@ from sparkcache.connector import StoredObject
 from sparkcache.errors import SourceError
 from sparkcache.model import ObjectId
 from sparkcache.storage.empty import EmptyRange
+from sparkcache.storage.one_by_one import get_each, read_each
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from sparkcache.connector import ByteStream
+    from sparkcache.connector import ByteRange, ByteStream
     from sparkcache.storage.traffic import Traffic
 
 _SCHEME = "file://"
@@ -31,7 +32,7 @@ class LocalStorage:
     def __repr__(self) -> str:
         return f"LocalStorage({self.root})"
 
-    def list(self) -> Iterator[ObjectId]:
+    def list(self, cuts: Sequence[str] = ()) -> Iterator[ObjectId]:  # noqa: ARG002
         """Yield every file below the root, ordered by name."""
         with _translated(self.root, expected="a directory"):
             for path in sorted(_files(str(_path(self.root)))):
@@ -65,6 +66,25 @@ class LocalStorage:
             data = file.read()
         self._traffic.add(gets=1, received_bytes=len(data))
         return _stored_object(uri, status, data)
+
+    def get_many(self, uris: Sequence[str]) -> Iterator[StoredObject | SourceError]:
+        """Read whole files, one after another."""
+        return get_each(self, uris)
+
+    def read_many(self, ranges: Sequence[ByteRange]) -> Iterator[bytes | SourceError]:
+        """Read ranges of files, one after another."""
+        return read_each(self, ranges)
+
+    def recall(
+        self,
+        kind: str,  # noqa: ARG002
+        ids: Sequence[ObjectId],
+    ) -> Sequence[bytes | None]:
+        """Return nothing: to read a file takes no longer."""
+        return [None] * len(ids)
+
+    def remember(self, kind: str, records: Sequence[tuple[ObjectId, bytes]]) -> None:
+        """Keep nothing."""
 
     def access(self) -> Mapping[str, str]:
         """Return no settings: a path is enough to read."""

@@ -11,6 +11,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, TypeVar
 
 import boto3
+import botocore.session
 from botocore import UNSIGNED
 from botocore.client import Config
 from botocore.exceptions import BotoCoreError, ClientError
@@ -21,11 +22,16 @@ from sparkcache.storage.s3_pages import parse_objects
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from botocore.credentials import ReadOnlyCredentials
+    from botocore.session import Session
     from mypy_boto3_s3.client import S3Client
 
     from sparkcache.config import StorageConfig
 
-_MOST_CONNECTIONS = 32
+MOST_CONNECTIONS = 32
+"""How many requests one client makes at once without more connections."""
+
+_AWS = ".amazonaws.com"
 
 _Response = TypeVar("_Response")
 _log = logging.getLogger(__name__)
@@ -38,6 +44,7 @@ class RenewedClient:
         self._config = config
         self._lock = Lock()
         self._client: S3Client | None = None
+        self._session: Session | None = None
 
     def __repr__(self) -> str:
         return f"RenewedClient({'in use' if self._client else 'not used yet'})"
@@ -60,6 +67,40 @@ class RenewedClient:
                 self._client = self._create()
             return self._client
 
+    def credentials(self) -> ReadOnlyCredentials | None:
+        """Return the credentials with which it signs now; None if there are none."""
+        credentials = self._used_session().get_credentials()
+        return None if credentials is None else credentials.get_frozen_credentials()
+
+    def settings(self) -> dict[str, str]:
+        """Return endpoint, region and who pays, as the object_store library wants them.
+
+        Taken from boto3's client, so that only boto3 is configured.
+        """
+        config = self._config
+        meta = self.get().meta
+        settings = {"aws_region": meta.region_name}
+        if config.path_style or _AWS not in meta.endpoint_url:
+            is_plain = meta.endpoint_url.startswith("http:")
+            settings["aws_endpoint"] = meta.endpoint_url
+            settings["aws_virtual_hosted_style_request"] = "false"
+            settings["aws_allow_http"] = str(is_plain).lower()
+        if config.requester_pays:
+            settings["aws_request_payer"] = "true"
+        if config.anonymous:
+            settings["aws_skip_signature"] = "true"
+        return settings
+
+    def ca_bundle(self) -> str | None:
+        """Return the file of further certificates to trust; None if there is none."""
+        bundle: str | None = self._used_session().get_config_variable("ca_bundle")
+        return bundle
+
+    def _used_session(self) -> Session:
+        self.get()
+        assert self._session is not None, "the client has one"
+        return self._session
+
     def _renewed(self, refused: S3Client) -> S3Client:
         """Return a client other than the refused one; another thread may have it."""
         with self._lock:
@@ -70,14 +111,15 @@ class RenewedClient:
 
     def _create(self) -> S3Client:
         config = self._config
-        client = boto3.session.Session().client(
+        self._session = botocore.session.get_session()
+        client = boto3.session.Session(botocore_session=self._session).client(
             "s3",
             endpoint_url=config.endpoint,
             region_name=config.region,
             config=Config(
                 connect_timeout=config.storage_timeout_s,
                 read_timeout=config.storage_timeout_s,
-                max_pool_connections=_MOST_CONNECTIONS,
+                max_pool_connections=MOST_CONNECTIONS,
                 signature_version=UNSIGNED if config.anonymous else None,
                 retries={
                     "mode": "standard",

@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING
 from sparkcache.connector import StoredObject
 from sparkcache.errors import SourceError
 from sparkcache.model import ObjectId
+from sparkcache.storage.one_by_one import get_each, read_each
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    from sparkcache.connector import ByteRange
 
 
 class MemoryStream:
@@ -72,6 +75,7 @@ class MemoryStorage:
     requests: Counter[str] = field(default_factory=Counter)
     bytes_opened: int = 0
     _objects: dict[str, StoredObject] = field(default_factory=dict)
+    _remembered: dict[tuple[str, ObjectId], bytes] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"MemoryStorage({self.root}, {len(self._objects)} objects)"
@@ -101,7 +105,7 @@ class MemoryStorage:
         """Remove an existing object."""
         del self._objects[f"{self.root}/{name}"]
 
-    def list(self) -> Iterator[ObjectId]:
+    def list(self, cuts: Sequence[str] = ()) -> Iterator[ObjectId]:  # noqa: ARG002
         """Yield every object, ordered by name."""
         self.requests["list"] += 1
         yield from [stored.id for _, stored in sorted(self._objects.items())]
@@ -123,6 +127,26 @@ class MemoryStorage:
         stored = self.get(uri)
         begin = max(0, len(stored.data) - size_bytes)
         return replace(stored, data=stored.data[begin:])
+
+    def get_many(self, uris: Sequence[str]) -> Iterator[StoredObject | SourceError]:
+        """Read whole objects, one after another."""
+        return get_each(self, uris)
+
+    def read_many(self, ranges: Sequence[ByteRange]) -> Iterator[bytes | SourceError]:
+        """Read ranges of objects, one after another."""
+        return read_each(self, ranges)
+
+    def recall(
+        self,
+        kind: str,
+        ids: Sequence[ObjectId],
+    ) -> Sequence[bytes | None]:
+        """Return what this storage was given to remember."""
+        return [self._remembered.get((kind, each)) for each in ids]
+
+    def remember(self, kind: str, records: Sequence[tuple[ObjectId, bytes]]) -> None:
+        """Keep records as long as the storage is there."""
+        self._remembered |= {(kind, each): record for each, record in records}
 
     def access(self) -> Mapping[str, str]:
         """Return no settings: no other library can read it."""

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from sparkcache.config import StorageConfig
+from sparkcache.storage import Traffic, open_storage
 from sparkcache.testing.s3_server import S3Server
 from tests.unit.storage.stores import LocalStore, MemoryStore, S3Store
 
@@ -22,6 +24,9 @@ def running_server() -> Iterator[S3Server]:
     """The only server; started before any test, so that none reports it as a leak."""
     with S3Server() as server:
         server.create_bucket("warm-up")
+        with server.as_environment():  # obstore keeps files open from its first use
+            storage = open_storage("s3://warm-up", StorageConfig(), Traffic())
+            list(storage.get_many(["s3://warm-up/none"]))
         yield server
 
 
