@@ -103,8 +103,12 @@ class Storage(Protocol):
     def root(self) -> str:
         """The URI that all object names are relative to, without a trailing slash."""
 
-    def list(self) -> Iterator[ObjectId]:
-        """Yield every object below the root, ordered by name."""
+    def list(self, cuts: Sequence[str] = ()) -> Iterator[ObjectId]:
+        """Yield every object below the root, ordered by name.
+
+        A long listing may be cut at names, in order, into parts that are made side by
+        side. These need not exist, but names should be spread evenly between them.
+        """
 
     def listed(self, uris: Collection[str]) -> dict[str, ObjectId]:
         """Return the identities of objects, by URI, as far as listings tell them.
@@ -129,6 +133,19 @@ class Storage(Protocol):
         """Read small ranges, many at once, as `open` does; yield their bytes in order.
 
         What cannot be read is yielded as an error in its place.
+        """
+
+    def recall(self, kind: str, ids: Sequence[ObjectId]) -> Sequence[bytes | None]:
+        """Return what was kept of each of these objects; None if nothing was.
+
+        That is what `remember` was given, here or in an earlier process.
+        """
+
+    def remember(self, kind: str, records: Sequence[tuple[ObjectId, bytes]]) -> None:
+        """Keep what was read of objects, by their identity, for later processes.
+
+        The kind names what is kept and its format. Raises no error: what could not be
+        kept will be read again.
         """
 
     def access(self) -> Mapping[str, str]:
@@ -533,6 +550,15 @@ class Connector(ABC):
 
         Corrupt entries become losses; the other entries are decoded nevertheless.
         """
+
+    def decode_all(
+        self, runs: Sequence[tuple[Ledger, RawRun]], batch_bytes: int
+    ) -> list[DecodedRun]:
+        """Decode small runs of one topic that have the same `Ledger.decoding`.
+
+        Override it if that costs less than to decode one after another.
+        """
+        return [self.decode(ledger, raw, batch_bytes) for ledger, raw in runs]
 
     def resolver(
         self, decoding: str, options: Mapping[str, str], surrounding: SurroundingRuns

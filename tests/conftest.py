@@ -41,6 +41,9 @@ def pytest_configure(config: pytest.Config) -> None:
     leaks.become_reaper()
     if "SPARK_HOME" not in os.environ:
         os.environ["SPARK_HOME"] = str(_spark_home(config))
+    caches = TemporaryDirectory(prefix="caches-")
+    config.add_cleanup(caches.cleanup)
+    os.environ["XDG_CACHE_HOME"] = caches.name
     options = spark_home.jvm_options(Path(os.environ["SPARK_HOME"]))
     os.environ.setdefault("SPARK_SUBMIT_OPTS", options)
     # These keep files open from their first use: not a leak of the first test.

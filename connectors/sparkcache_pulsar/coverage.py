@@ -54,6 +54,19 @@ class Coverage:
     missing: tuple[Missing, ...] = ()
 
 
+def is_whole(uploads: Sequence[Upload], topic: str, listed: Listed | None) -> bool:
+    """Return whether a ledger has one upload, which is that of the whole ledger.
+
+    Then there is nothing to choose, as for most ledgers.
+    """
+    if len(uploads) != 1:
+        return False
+    (upload,) = uploads
+    is_named = listed is None or listed.uuid in (None, upload.uuid)
+    is_sound = upload.fault is None and not upload.is_piece
+    return is_sound and is_named and upload.topic == topic
+
+
 def cover(
     uploads: Sequence[Upload],
     listed: Listed | None,

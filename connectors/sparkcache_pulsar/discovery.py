@@ -15,7 +15,7 @@ import time
 from collections import defaultdict
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from functools import partial
+from functools import cache, partial
 from itertools import groupby
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -28,7 +28,13 @@ from sparkcache.errors import ConfigError, NoSuchTopicError
 from sparkcache.model import UNKNOWN_END, Ledger, qualified_topic
 from sparkcache.progress import steps
 from sparkcache_pulsar import frames, names, unfinished, unfolding
-from sparkcache_pulsar.coverage import Missing, cover, not_stored, unreadable
+from sparkcache_pulsar.coverage import (
+    Missing,
+    cover,
+    is_whole,
+    not_stored,
+    unreadable,
+)
 from sparkcache_pulsar.decoding import Decoding, form_of
 from sparkcache_pulsar.manifest import OPTION, read_manifest
 from sparkcache_pulsar.owners import find_owners, uploads_of_topic
@@ -36,10 +42,11 @@ from sparkcache_pulsar.sequencefile import Layout
 from sparkcache_pulsar.uploads import NO_LEDGER, read_uploads
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence, Set
+    from collections.abc import Callable, Mapping, Sequence, Set
 
     from sparkcache.connector import Selection, Storage
     from sparkcache.model import Extent
+    from sparkcache_pulsar.decoding import Form
     from sparkcache_pulsar.uploads import Upload
 
 CONNECTOR = "pulsar"
@@ -166,7 +173,8 @@ class Catalog(connectors.Catalog):
             upload.uuid for upload in listing.segments if upload.ledger not in owners
         }
         contents = _Contents(set(owners.values()), unassigned)
-        as_ledger = partial(_ledger, qualified_topic(topic, root), self._decoding)
+        text = cache(lambda form: str(self._decoding.with_form(form)))
+        as_ledger = partial(_ledger, qualified_topic(topic, root), text)
         offloaded = [
             id_ for id_, listed in (manifest or {}).items() if listed.is_offloaded
         ]
@@ -176,9 +184,12 @@ class Catalog(connectors.Catalog):
             ledgers, f"Looking at ledgers in {root}", "ledgers", len(ledgers)
         ):
             listed = manifest[ledger] if manifest is not None else None
-            uploads = uploads_of_topic(
-                listing.by_ledger.get(ledger, []), topic, owners.get(ledger)
-            )
+            stored = listing.by_ledger.get(ledger, [])
+            if is_whole(stored, topic, listed):
+                whole = stored[0]
+                contents.maps.append(LedgerMap(as_ledger(whole), whole.extents))
+                continue
+            uploads = uploads_of_topic(stored, topic, owners.get(ledger))
             # A ledger not offloaded is missing only if a later one is offloaded.
             is_due = listed is None or (
                 listed.is_offloaded or (listed.entries > 0 and ledger < newest)
@@ -271,9 +282,9 @@ class _Contents:
         )
 
 
-def _ledger(topic: str, decoding: Decoding, upload: Upload) -> Ledger:
+def _ledger(topic: str, decoding: Callable[[Form], str], upload: Upload) -> Ledger:
     assert upload.data is not None
-    text = str(decoding.with_form(upload.form))
+    text = decoding(upload.form)
     return Ledger(CONNECTOR, topic, upload.ledger, upload.data, text)
 
 

@@ -22,28 +22,27 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sparkcache.errors import SourceError
 from sparkcache.model import UNKNOWN_END, Extent
 from sparkcache_pulsar.frames import FRAME_HEADER_BYTES, HEADER_BYTES
-from sparkcache_pulsar.protobuf import SLACK_BYTES, Kind, Table, parse
+from sparkcache_pulsar.wire import fields, place, signed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 MAGIC = 0xDE47DE47
 
 _HEAD = struct.Struct(">IIqqii")
 METADATA_OFFSET = _HEAD.size
+_BLOCK = struct.Struct(">qiq")
 BLOCK = np.dtype([("first", ">i8"), ("part", ">i4"), ("offset", ">i8")])
 
-_LENGTH, _LAST_ENTRY, _CUSTOM = 3, 4, 11
-_METADATA_FIELDS = {
-    _LENGTH: Kind.NUMBER,
-    _LAST_ENTRY: Kind.NUMBER,
-    _CUSTOM: Kind.RANGES,
-}
+_LAST_ENTRY, _CUSTOM = 4, 11
 _CUSTOM_KEY, _CUSTOM_VALUE = 1, 2
-_CUSTOM_FIELDS = {_CUSTOM_KEY: Kind.RANGE, _CUSTOM_VALUE: Kind.RANGE}
 _LEDGER_NAME_KEYS = (b"pulsar/managed-ledger", b"psr/managed-ledger")
 
 
@@ -87,8 +86,10 @@ def parse_index(uri: str, data: bytes) -> Index:
             found=f"{blocks} blocks and {metadata_bytes} bytes of metadata",
         )
     managed_ledger, last_entry = ledger_metadata(uri, data, _HEAD.size, metadata_bytes)
-    block_map = np.frombuffer(data, BLOCK, blocks, _HEAD.size + metadata_bytes)
     map_offset = len(data) - BLOCK.itemsize * blocks
+    block_map = [
+        (first, place) for first, _, place in _BLOCK.iter_unpack(data[map_offset:])
+    ]
     extents, fault = _extents(uri, map_offset, block_map, last_entry, data_bytes)
     last = last_entry
     if fault is not None and last_entry <= max((e.last for e in extents), default=-1):
@@ -115,63 +116,67 @@ def ledger_metadata(
     uri: str, data: bytes, offset: int, size: int
 ) -> tuple[str | None, int]:
     """Return the managed ledger's name and the id of the last entry."""
-    buffer = np.frombuffer(data + bytes(SLACK_BYTES), np.uint8)
-    start = np.array([offset])
-    table = parse(buffer, start, start + size, _METADATA_FIELDS)
-    last_entry = int(table.numbers[_LAST_ENTRY].signed[0])
-    if table.bad[0] or not table.numbers[_LAST_ENTRY].present[0]:
+    last_entry = None
+    custom: dict[bytes, bytes] = {}
+    try:
+        for number, value in fields(data, offset, offset + size):
+            if number == _LAST_ENTRY:
+                last_entry = signed(value)
+            elif number == _CUSTOM:
+                pair = dict(fields(data, *place(value)))
+                key, text = (
+                    data[slice(*place(pair[part]))] if part in pair else b""
+                    for part in (_CUSTOM_KEY, _CUSTOM_VALUE)
+                )
+                custom[key] = text
+    except ValueError:
+        last_entry = None
+    if last_entry is None:
         raise SourceError(
             uri,
             offset=offset,
             expected="ledger metadata with a last entry id",
             found=f"{size} other bytes",
         )
-    custom = table.repeated[_CUSTOM]
-    pairs = parse(buffer, custom.start, custom.start + custom.length, _CUSTOM_FIELDS)
-    values = dict(zip(_texts(data, pairs, 1), _texts(data, pairs, 2), strict=True))
     for key in _LEDGER_NAME_KEYS:
-        if key in values:
+        if key in custom:
             try:
-                return values[key].decode(), last_entry
+                return custom[key].decode(), last_entry
             except UnicodeDecodeError as error:
                 raise SourceError(
                     uri,
                     offset=offset,
                     expected="ledger metadata with a name in UTF-8",
-                    found=f"{values[key]!r}",
+                    found=f"{custom[key]!r}",
                 ) from error
     return None, last_entry
 
 
-def _texts(data: bytes, table: Table, number: int) -> list[bytes]:
-    ranges = table.ranges[number]
-    pairs = zip(ranges.start.tolist(), ranges.length.tolist(), strict=True)
-    return [data[start : start + length] for start, length in pairs]
-
-
 def _extents(
-    uri: str, map_offset: int, blocks: np.ndarray, last_entry: int, data_bytes: int
+    uri: str,
+    map_offset: int,
+    blocks: Sequence[tuple[int, int]],
+    last_entry: int,
+    data_bytes: int,
 ) -> tuple[tuple[Extent, ...], SourceError | None]:
     """Return the blocks as extents, and the fault of the block that follows them.
 
-    The map of the blocks starts at byte `map_offset`.
+    The map of the blocks, each with its first entry and its offset, starts at byte
+    `map_offset`.
     """
-    firsts: list[int] = blocks["first"].tolist()
-    offsets: list[int] = blocks["offset"].tolist()
-    if firsts[0] != 0 or offsets[0] != 0:
+    if blocks[0] != (0, 0):
+        first, offset = blocks[0]
         fault = SourceError(
             uri,
             offset=map_offset,
             expected="a first block with entry 0 at byte 0",
-            found=f"a first block with entry {firsts[0]} at byte {offsets[0]}",
+            found=f"a first block with entry {first} at byte {offset}",
         )
         return (), fault
     extents: list[Extent] = []
-    next_blocks = zip(
-        [*firsts[1:], last_entry + 1], [*offsets[1:], data_bytes], strict=True
-    )
-    for first, offset, (next_first, next_offset) in zip(
-        firsts, offsets, next_blocks, strict=True
+    next_blocks = [*blocks[1:], (last_entry + 1, data_bytes)]
+    for (first, offset), (next_first, next_offset) in zip(
+        blocks, next_blocks, strict=True
     ):
         entries, size = next_first - first, next_offset - offset
         if entries < 1 or size < HEADER_BYTES + FRAME_HEADER_BYTES * entries:

@@ -24,11 +24,18 @@ _FIRST_CHUNK = 58
 
 
 def message_ids(
-    ledger: int, entry: Ints, partition: int | None, batch_index: Ints, batch_size: Ints
+    ledger: int | Ints,
+    entry: Ints,
+    partition: int | None,
+    batch_index: Ints,
+    batch_size: Ints,
 ) -> pa.Array:
-    """Return the id of each message; a batch index of -1 means no batch."""
+    """Return the id of each message; a batch index of -1 means no batch.
+
+    `ledger` is that of all messages, or of each.
+    """
     rows, indexed = len(entry), batch_index >= 0
-    columns = [*_field(_LEDGER, np.array([ledger])), *_field(_ENTRY, entry)]
+    columns = [*_field(_LEDGER, np.atleast_1d(ledger)), *_field(_ENTRY, entry)]
     if partition is not None:
         columns += _field(_PARTITION, np.array([partition]))
     if indexed.any():

@@ -23,6 +23,10 @@ _FILE_KEY = re.compile(
 )
 _PARTITION = re.compile(r"-partition-(0|[1-9][0-9]{0,8})\Z")
 _INDEX_SUFFIX = "-index"
+_INDEX_FILE, _DATA_FILE = "/index", "/data"
+
+CUTS = tuple(f"{number:02x}" for number in range(1, 256))
+"""Names between which the objects of the other two offloaders are spread evenly."""
 
 
 def full_name(topic: str) -> str:
@@ -75,6 +79,23 @@ def partitions_of(topic: str, topics: Iterable[str]) -> list[str]:
 def namespace(topic: str) -> str:
     """Return `tenant/namespace` of a topic's full name."""
     return "/".join(topic.removeprefix(DOMAIN).split("/")[:2])
+
+
+def stem_of(name: str) -> tuple[str, bool]:
+    """Return what the names of an index and of its data share, and which it is.
+
+    What is shared is the name of the data, if an offloader has written them.
+    """
+    if name.endswith(_INDEX_SUFFIX):
+        return name[: -len(_INDEX_SUFFIX)], True
+    if name.endswith(_INDEX_FILE):
+        return name[: -len(_INDEX_FILE)] + _DATA_FILE, True
+    return name, False
+
+
+def parse(stem: str) -> Key | SegmentKey | FileKey | None:
+    """Parse the name of data; None if no offloader has written them."""
+    return Key.parse(stem) or SegmentKey.parse(stem) or FileKey.parse(stem)
 
 
 @dataclass(frozen=True, slots=True, order=True)

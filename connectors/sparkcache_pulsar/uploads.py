@@ -1,7 +1,7 @@
 """Read a bucket: which objects have which entries of which ledger.
 
 One listing finds the objects. Their index objects have the topics and the offsets of
-entries, so all of them are read, and cached by their identity: they never change.
+entries, so all of them are read; see indexes.py.
 
 Offloaders write the index last. Data without an index, or with an empty one, is an
 upload in progress, or a lost ledger; see unfinished.py. Of such data the user metadata
@@ -13,6 +13,7 @@ Source: BlobStoreManagedLedgerOffloader of Apache Pulsar.
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -26,28 +27,31 @@ from sparkcache.model import UNKNOWN_END
 from sparkcache.progress import steps
 from sparkcache_pulsar import names
 from sparkcache_pulsar.decoding import Streaming
-from sparkcache_pulsar.index import METADATA_OFFSET, parse_index
+from sparkcache_pulsar.indexes import (
+    TOPIC_KEY,
+    Unreadable,
+    read_indexes,
+    user_metadata,
+)
 from sparkcache_pulsar.mapfile import read_map_file
 from sparkcache_pulsar.names import FileKey, Key, SegmentKey
-from sparkcache_pulsar.segments import parse_segment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from sparkcache.connector import Storage, StoredObject
+    from sparkcache.connector import Storage
     from sparkcache.model import Extent, ObjectId
     from sparkcache_pulsar.decoding import Form
+    from sparkcache_pulsar.indexes import Indexed
 
-FORMAT_VERSION = "1"
-VERSION_KEY = "s3managedledgeroffloaderformatversion"
-TOPIC_KEY = "managedledgername"
 NO_LEDGER = -1
 
 _READERS = 8
+_STREAMING = Streaming()
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # frozen ones take three times as long to make
 class Upload:
     """The entries of a ledger in one object, as far as they can be read.
 
@@ -85,161 +89,142 @@ class Upload:
     written_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Indexed:
-    """The contents of an index: its uploads, and the length of their data."""
-
-    uploads: tuple[Upload, ...]
-    data_bytes: int
-
-
 AnyKey = Key | SegmentKey | FileKey
 
-_indexes: LRUCache[ObjectId | tuple[ObjectId, ObjectId], _Indexed]
-_indexes = LRUCache(maxsize=10_000)
-_indexes_lock = Lock()
+_files: LRUCache[tuple[ObjectId, ObjectId], Upload] = LRUCache(maxsize=10_000)
+_files_lock = Lock()
 _without_index: LRUCache[ObjectId, tuple[str | None, int]] = LRUCache(maxsize=10_000)
 _without_index_lock = Lock()
 
 
+@dataclass(slots=True)
+class _Found:
+    """What a listing has of one upload."""
+
+    index: ObjectId | None = None
+    data: ObjectId | None = None
+
+
 def read_uploads(storage: Storage) -> list[Upload]:
     """List the bucket and read its indexes; return the uploads in order of ledgers."""
-    data: dict[AnyKey, ObjectId] = {}
-    indexes: dict[AnyKey, ObjectId] = {}
-    for object_id in steps(storage.list(), f"Listing {storage.root}", "objects"):
-        name = object_id.uri.removeprefix(storage.root + "/")
-        key = Key.parse(name) or SegmentKey.parse(name) or FileKey.parse(name)
-        if key is not None:
-            (indexes if key.is_index else data)[replace(key, is_index=False)] = (
-                object_id
-            )
-    keys = data | indexes
+    found: defaultdict[str, _Found] = defaultdict(_Found)
+    begin = len(storage.root) + 1
+    for object_id in steps(
+        storage.list(names.CUTS), f"Listing {storage.root}", "objects"
+    ):
+        stem, is_index = names.stem_of(object_id.uri[begin:])
+        if is_index:
+            found[stem].index = object_id
+        elif stem:
+            found[stem].data = object_id
+    keyed = ((names.parse(stem), each) for stem, each in found.items())
+    return _read(storage, [(key, each) for key, each in keyed if key is not None])
 
-    def read(key: AnyKey) -> Iterable[Upload]:
-        if key not in indexes:
-            return [_read_without_index(storage, key, data[key], "no such object")]
-        if isinstance(key, FileKey):
-            return _read_file(storage, key, indexes[key], data.get(key))
-        return _read_upload(storage, key, indexes[key], data.get(key))
 
+def _read(storage: Storage, found: Sequence[tuple[AnyKey, _Found]]) -> list[Upload]:
+    indexes: list[tuple[Key | SegmentKey, ObjectId]] = []
+    data: list[ObjectId | None] = []
+    others: list[tuple[AnyKey, _Found]] = []
+    for key, each in found:
+        if each.index is None or isinstance(key, FileKey):
+            others.append((key, each))
+        else:
+            indexes.append((key, each.index))
+            data.append(each.data)
+    uploads: list[Upload] = []
+    doing = f"Reading indexes in {storage.root}", "indexes", len(found)
+    contents = zip(indexes, data, read_indexes(storage, indexes), strict=True)
+    for (key, _), stored, indexed in steps(contents, *doing):
+        uploads += _indexed_uploads(storage, key, stored, indexed)
     with ThreadPoolExecutor(_READERS, "pulsar-index") as readers:
-        groups = steps(
-            readers.map(read, keys),
-            f"Reading indexes in {storage.root}",
-            "indexes",
-            len(keys),
-        )
-        uploads = [upload for group in groups for upload in group]
-    return sorted(uploads, key=lambda upload: (upload.ledger, upload.uuid))
+        rest = readers.map(lambda each: _read_other(storage, *each), others)
+        uploads += steps(rest, *doing)
+    uploads.sort(key=lambda upload: (upload.ledger, upload.uuid))
+    return uploads
 
 
-def _read_upload(
-    storage: Storage, key: Key | SegmentKey, index_id: ObjectId, data: ObjectId | None
-) -> Sequence[Upload]:
-    with _indexes_lock:
-        indexed = _indexes.get(index_id)
-    if indexed is None:
-        topic = None
-        try:
-            stored = storage.get(index_id.uri)
-            metadata = _user_metadata(stored)
-            topic = names.topic_of_managed_ledger(metadata.get(TOPIC_KEY, ""))
-            _check_version(index_id.uri, metadata)
-            if isinstance(key, Key):
-                indexed = _read_index(key, topic, stored)
-            else:
-                indexed = _read_segment(key, topic, stored)
-        except SourceError as error:
-            ledger = key.ledger if isinstance(key, Key) else NO_LEDGER
-            return [Upload(ledger, key.uuid, topic, fault=error)]
-        with _indexes_lock:
-            _indexes[stored.id] = indexed
-    fault = _mismatch(f"{storage.root}/{key}", indexed.data_bytes, data)
-    return [
-        _with_data(upload, data, indexed.data_bytes, fault)
-        for upload in indexed.uploads
-    ]
-
-
-def _read_index(key: Key, topic: str | None, stored: StoredObject) -> _Indexed:
-    index = parse_index(stored.id.uri, stored.data)
-    named = names.topic_of_managed_ledger(index.managed_ledger or "")
-    if named and topic and named != topic:
-        raise SourceError(
-            stored.id.uri,
-            offset=METADATA_OFFSET,
-            expected=f"a ledger of {topic}, as {TOPIC_KEY} says",
-            found=f"a ledger of {named}",
-        )
-    upload = Upload(
-        key.ledger,
-        key.uuid,
-        named or topic,
-        index.extents,
-        last=index.last,
-        fault=index.fault,
-    )
-    return _Indexed((upload,), index.data_bytes)
-
-
-def _read_segment(key: SegmentKey, topic: str | None, stored: StoredObject) -> _Indexed:
-    segment = parse_segment(stored.id.uri, stored.data)
-    uploads = tuple(
-        Upload(
-            piece.ledger,
+def _indexed_uploads(
+    storage: Storage,
+    key: Key | SegmentKey,
+    data: ObjectId | None,
+    indexed: Indexed | Unreadable,
+) -> Iterator[Upload]:
+    """Yield what an index has, as far as its data are there."""
+    if isinstance(indexed, Unreadable):
+        ledger = key.ledger if isinstance(key, Key) else NO_LEDGER
+        yield Upload(ledger, key.uuid, indexed.topic, fault=indexed.fault)
+        return
+    is_piece = isinstance(key, SegmentKey)
+    form = _STREAMING if is_piece else None
+    is_complete = data is not None and data.size_bytes == indexed.data_bytes
+    for part in indexed.parts:
+        upload = Upload(
+            part.ledger,
             key.uuid,
-            topic,
-            piece.extents,
-            piece.extents[0].first,
-            piece.extents[-1].last,
-            form=Streaming(),
-            is_piece=True,
-            ends_here=piece.ends_here,
+            indexed.topic,
+            part.extents,
+            part.first,
+            part.last,
+            data,
+            form,
+            is_piece,
+            part.ends_here,
+            part.fault,
         )
-        for piece in segment.pieces
-    )
-    return _Indexed(uploads, segment.data_bytes)
+        if is_complete:
+            yield upload
+        else:
+            fault = _mismatch(f"{storage.root}/{key}", indexed.data_bytes, data)
+            yield _with_data(upload, data, indexed.data_bytes, fault)
+
+
+def _read_other(storage: Storage, key: AnyKey, found: _Found) -> Upload:
+    """Read an upload without an index, or one of the file system offloader."""
+    if found.index is None:
+        assert found.data is not None, "one of them was listed"
+        return _read_without_index(storage, key, found.data, "no such object")
+    assert isinstance(key, FileKey), "indexes of other keys are read elsewhere"
+    return _read_file(storage, key, found.index, found.data)
 
 
 def _read_file(
     storage: Storage, key: FileKey, index_id: ObjectId, data: ObjectId | None
-) -> Sequence[Upload]:
+) -> Upload:
     """Read an index of the file system offloader, and the start of its data."""
     topic = key.topic()
     if data is None:
         uri = f"{storage.root}/{key}"
         fault = SourceError(uri, expected="the index's data", found="no such object")
-        return [Upload(key.ledger, key.uuid, topic, fault=fault)]
-    with _indexes_lock:
-        indexed = _indexes.get((index_id, data))
-    if indexed is None:
-        try:
-            file = read_map_file(storage, index_id, data)
-        except SourceError as error:
-            return [Upload(key.ledger, key.uuid, topic, data=data, fault=error)]
-        if file is None:
-            return [_read_without_index(storage, key, data, "no offsets in it")]
-        named = names.topic_of_managed_ledger(file.managed_ledger or "")
-        if named and topic and named != topic:
-            expected = f"a ledger of {topic}, as the folder is named"
-            found = f"a ledger of {named}"
-            fault = SourceError(data.uri, offset=0, expected=expected, found=found)
-            return [Upload(key.ledger, key.uuid, topic, data=data, fault=fault)]
-        topic = named or topic
-        upload = Upload(
-            key.ledger,
-            key.uuid,
-            topic,
-            file.extents,
-            last=file.extents[-1].last,
-            data=data,
-            form=file.layout,
-            ends_here=False,
-        )
-        indexed = _Indexed((upload,), data.size_bytes)
-        with _indexes_lock:
-            _indexes[index_id, data] = indexed
-    return indexed.uploads
+        return Upload(key.ledger, key.uuid, topic, fault=fault)
+    with _files_lock:
+        known = _files.get((index_id, data))
+    if known is not None:
+        return known
+    try:
+        file = read_map_file(storage, index_id, data)
+    except SourceError as error:
+        return Upload(key.ledger, key.uuid, topic, data=data, fault=error)
+    if file is None:
+        return _read_without_index(storage, key, data, "no offsets in it")
+    named = names.topic_of_managed_ledger(file.managed_ledger or "")
+    if named and topic and named != topic:
+        expected = f"a ledger of {topic}, as the folder is named"
+        found = f"a ledger of {named}"
+        fault = SourceError(data.uri, offset=0, expected=expected, found=found)
+        return Upload(key.ledger, key.uuid, topic, data=data, fault=fault)
+    upload = Upload(
+        key.ledger,
+        key.uuid,
+        named or topic,
+        file.extents,
+        last=file.extents[-1].last,
+        data=data,
+        form=file.layout,
+        ends_here=False,
+    )
+    with _files_lock:
+        _files[index_id, data] = upload
+    return upload
 
 
 def _read_without_index(
@@ -271,29 +256,15 @@ def _topic_and_time(storage: Storage, data: ObjectId) -> tuple[str | None, int]:
         read = (
             storage.get_end(data.uri, 1) if data.size_bytes else storage.get(data.uri)
         )
-        name = _user_metadata(read).get(TOPIC_KEY, "")
+        name = user_metadata(read).get(TOPIC_KEY, "")
         known = names.topic_of_managed_ledger(name), read.modified_ms
         with _without_index_lock:
             _without_index[data] = known
     return known
 
 
-def _user_metadata(stored: StoredObject) -> dict[str, str]:
-    return {name.lower(): text for name, text in stored.metadata.items()}
-
-
-def _check_version(uri: str, metadata: Mapping[str, str]) -> None:
-    version = metadata.get(VERSION_KEY, FORMAT_VERSION)
-    if version != FORMAT_VERSION:
-        raise SourceError(
-            uri,
-            expected=f"format version {FORMAT_VERSION}",
-            found=f"{version!r} in {VERSION_KEY}",
-        )
-
-
 def _with_data(
-    upload: Upload, data: ObjectId | None, data_bytes: int, fault: SourceError | None
+    upload: Upload, data: ObjectId | None, data_bytes: int, fault: SourceError
 ) -> Upload:
     """Return what can be read of an upload whose data object has another size.
 
@@ -302,9 +273,6 @@ def _with_data(
     format name their ledger. But an index whose last block is empty counts too few
     bytes.
     """
-    upload = replace(upload, data=data)
-    if fault is None:
-        return upload
     size_bytes = data.size_bytes if data else 0
     is_counted_too_few = upload.fault is not None and size_bytes > data_bytes
     end = size_bytes if upload.is_piece or is_counted_too_few else 0
@@ -321,19 +289,17 @@ def _end_of(extent: Extent) -> int:
     return extent.offset + extent.size_bytes
 
 
-def _mismatch(uri: str, size_bytes: int, data: ObjectId | None) -> SourceError | None:
-    """Return the fault of an index's data object; None if it has the right size."""
+def _mismatch(uri: str, size_bytes: int, data: ObjectId | None) -> SourceError:
+    """Return the fault of an index whose data object does not have this size."""
     if data is None:
         return SourceError(
             uri,
             expected=f"a data object of {size_bytes} bytes, as its index says",
             found="no such object",
         )
-    if data.size_bytes != size_bytes:
-        return SourceError(
-            data.uri,
-            offset=min(data.size_bytes, size_bytes),
-            expected=f"{size_bytes} bytes, as its index says",
-            found=f"{data.size_bytes} bytes",
-        )
-    return None
+    return SourceError(
+        data.uri,
+        offset=min(data.size_bytes, size_bytes),
+        expected=f"{size_bytes} bytes, as its index says",
+        found=f"{data.size_bytes} bytes",
+    )

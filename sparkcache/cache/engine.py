@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
-    from sparkcache.cache.cached_run import CachedRun
+    from sparkcache.cache.cached_run import Bundle, CachedRun
     from sparkcache.cache.counters import Counters
     from sparkcache.cache.memory_accounting import MemoryAccounting
     from sparkcache.cache.settings import Settings
@@ -80,6 +80,9 @@ class Engine(Protocol[V]):
     def unreserve(self, slot: Slot) -> None:
         """Return a reservation that is not used."""
 
+    def bundle(self, slot: Slot, sizes: Sequence[int]) -> Bundle:
+        """Divide reserved memory among runs, each of which is then inserted."""
+
     def insert(
         self,
         key: RunKey,
@@ -89,6 +92,7 @@ class Engine(Protocol[V]):
         expected_reads: int,
         now_s: float,
         ahead: bool = False,
+        bundle: Bundle | None = None,
     ) -> CachedRun[V] | None:
         """Keep a run in its reserved slot; return None if the run is kept already."""
 

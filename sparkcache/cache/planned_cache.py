@@ -24,7 +24,7 @@ from sparkcache.demand import Consumers, Forecast
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from sparkcache.cache.cached_run import CachedRun
+    from sparkcache.cache.cached_run import Bundle, CachedRun
     from sparkcache.cache.engine import Engine
     from sparkcache.cache.settings import Settings
     from sparkcache.demand import ExtentOffset, PartitionRead, Plan, ReaderIdentity
@@ -213,6 +213,7 @@ class PlannedCache(Generic[V]):
         slot: Slot,
         now_s: float,
         ahead: bool = False,
+        bundle: Bundle | None = None,
     ) -> CachedRun[V] | None:
         """Keep a run in its reserved slot: see `RunCache.insert`."""
         return self.runs.insert(
@@ -222,6 +223,7 @@ class PlannedCache(Generic[V]):
             expected_reads=self._forecast.expected(key),
             now_s=now_s,
             ahead=ahead,
+            bundle=bundle,
         )
 
     def check(self, now_s: float) -> None:

@@ -252,6 +252,17 @@ class StorageConfig(_Checked):
         "Agree to pay for requests and bytes, for buckets whose owner leaves that to "
         "the requester.",
     )
+    plan_cache_bytes: Bytes = setting(
+        256 << 20,
+        "How much of the driver's disk may hold what planning has read of objects that "
+        "do not change, such as the indexes of Pulsar's ledgers in S3. Then the next "
+        "plan costs little more than a listing. 0: nothing is kept.",
+    )
+    plan_cache_path: Text = setting(
+        None,
+        "The directory for planCacheBytes, which belongs to the user alone. Empty: "
+        "sparkcache in $XDG_CACHE_HOME, or in ~/.cache.",
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -12,8 +12,9 @@ from sparkcache.errors import CacheUnavailable, SourceError
 from sparkcache.fetch.direct import DirectReader
 from sparkcache.homes import Place
 from sparkcache.memory.pipe import read_run
-from sparkcache.memory.sealed import map_run
+from sparkcache.memory.sealed import MappedBundle, map_run
 from sparkcache.memory.segment import MappedSegments
+from sparkcache.model import Slot
 from sparkcache.node.address import Address, peer_pid
 from sparkcache.node.channel import Channel, SilentPeerError
 from sparkcache.node.direct_runs import DirectRuns
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from sparkcache.connector import DecodedRun
     from sparkcache.demand import Plan, ReaderIdentity
     from sparkcache.fetch.scan import RunSlice, Scan
-    from sparkcache.model import Slot
     from sparkcache.node.messages import Message
     from sparkcache.reported_loss import LossReport
 
@@ -199,6 +199,7 @@ class NodeReader:
         self._mapped = 0
         self._unmapped: list[RunIndex] = []
         self._segments = MappedSegments()
+        self._bundle: MappedBundle | None = None
         self._slots: dict[RunIndex, Slot] = {}  # pinned, but not asked for yet
         self._is_closed = False
 
@@ -229,9 +230,13 @@ class NodeReader:
         while isinstance(message, KeepAlive):
             message, fd = self._channel.receive()
         match message:
-            case Served() if fd is not None:
+            case Served(bundle=()) if fd is not None:
                 self._current = run_index
                 return self._map(run_index, fd, message.size_bytes)
+            case Served() if fd is not None:
+                self._add_bundle(run_index, fd, message)
+                self._current = run_index
+                return self._find(run_index, self._slots.pop(run_index))
             case ServedFromSegment():
                 self._add_segment(message, fd)
                 if message.slots:
@@ -290,7 +295,25 @@ class NodeReader:
     def _find(self, run_index: RunIndex, slot: Slot) -> DecodedRun:
         """Return a run from a segment that is mapped already."""
         self._mapped += 1
-        return self._segments.read(slot, partial(self._on_unmap, run_index))
+        on_unmap = partial(self._on_unmap, run_index)
+        if slot.segment is not None or self._bundle is None:
+            return self._segments.read(slot, on_unmap)
+        run = self._bundle.read(slot.offset, slot.size_bytes, on_unmap)
+        if not self._slots:
+            self._bundle = None
+        return run
+
+    def _add_bundle(self, run_index: RunIndex, fd: int, message: Served) -> None:
+        """Map the memory of several runs, from a run on."""
+        run_indexes = _indexes_from(self._scan, run_index)
+        slots = (
+            Slot(size_bytes, None, offset) for offset, size_bytes in message.bundle
+        )
+        self._slots.update(zip(run_indexes, slots, strict=False))
+        try:
+            self._bundle = MappedBundle(fd)
+        finally:
+            os.close(fd)
 
     def _add_segment(self, message: ServedFromSegment, fd: int | None) -> None:
         """Map the segment whose descriptor came with a message, if one did."""

@@ -7,12 +7,13 @@
                       (for readers in the JVM), ServedFromSegment, LoadDirectly,
                       Failed, Refused, KeepAlive, MetricsReply, TopicMetricsReply,
                       LossesReply, StatusReply
-    node -> loader    Start, Grant, Deny, Cancel, Prepare, Forget, Unmap
-    loader -> node    Decoded, Skipped, Loaded, Streamed (with a descriptor), Ended,
-                      Failed
+    node -> loader    Start, Grant, GrantBundle, Deny, Cancel, Prepare, Forget, Unmap
+    loader -> node    Decoded, DecodedTogether, Skipped, Loaded, LoadedBundle,
+                      Streamed (with a descriptor), Ended, Failed
 
 ServedFromSegment and Grant carry the descriptor of a segment if the peer does not have
-it yet. Loaded carries the descriptor of a run that has its own memory.
+it yet. Loaded carries the descriptor of a run that has its own memory, LoadedBundle
+that of the memory that its runs share.
 
 Every message is one frame: its length, the number of attached descriptors, then
 msgpack. A frame that does not decode to a type of its direction ends the connection, as
@@ -206,10 +207,15 @@ class GetStatus(Message, frozen=True):
 
 
 class Served(Message, frozen=True):
-    """The requested run, in the attached descriptor."""
+    """The requested run, in the attached descriptor.
+
+    `bundle` is empty if the run has its own memory. Otherwise it has offset and size of
+    the run, and of runs right after it, in memory that they share.
+    """
 
     carries_descriptor: ClassVar[bool] = True
     size_bytes: int
+    bundle: tuple[tuple[int, int], ...] = ()
 
 
 class Outcome(IntEnum):
@@ -224,7 +230,8 @@ class RunAt(msgspec.Struct, frozen=True, array_like=True):
     """A run at /proc/PID/fd/`fd`, by slice and by index in the runs of the slice.
 
     A run that need not be mapped has no descriptor, which is -1. Then `rows` is the
-    number of its rows, and unless it `matches` none of them passes the filters.
+    number of its rows, and unless it `matches` none of them passes the filters. A run
+    in a bundle begins at an `offset`.
     """
 
     run_slice: int
@@ -233,6 +240,7 @@ class RunAt(msgspec.Struct, frozen=True, array_like=True):
     fd: int
     rows: int = 0
     matches: bool = True
+    offset: int = 0
 
 
 class ServedAt(Message, frozen=True):
@@ -354,7 +362,10 @@ class StatusReply(Message, frozen=True):
 
 
 class Start(Message, frozen=True):
-    """The loader's next load. Runs at the indexes in `skip` are skipped."""
+    """The loader's next load. Runs at the indexes in `skip` are skipped.
+
+    Small loads, of one run each, are done `together`; the runs of `more` follow.
+    """
 
     number: int
     root: str
@@ -362,6 +373,8 @@ class Start(Message, frozen=True):
     load: Load
     skip: frozenset[int]
     batch_bytes: int
+    together: bool = False
+    more: tuple[Load, ...] = ()
 
 
 class Prepare(Message, frozen=True):
@@ -371,6 +384,8 @@ class Prepare(Message, frozen=True):
     root: str
     storage: StorageConfig
     load: Load
+    together: bool = False
+    more: tuple[Load, ...] = ()
 
 
 class Forget(Message, frozen=True):
@@ -385,6 +400,17 @@ class Grant(Message, frozen=True):
     carries_descriptor: ClassVar[bool] = True
     slot: Slot
     last: bool = False
+
+
+class GrantBundle(Message, frozen=True):
+    """Write the decoded runs with these indexes to memory that they share.
+
+    `offsets` are theirs. The other runs follow one by one.
+    """
+
+    indexes: tuple[int, ...]
+    offsets: tuple[int, ...]
+    size_bytes: int
 
 
 class Unmap(Message, frozen=True):
@@ -416,6 +442,36 @@ class Decoded(Message, frozen=True):
     gets: int = 0
     received_bytes: int = 0
     retries: int = 0
+
+
+class DecodedRun(msgspec.Struct, frozen=True, array_like=True):
+    """One of several decoded runs: the fields are those of Decoded."""
+
+    index: int
+    size_bytes: int
+    offset: int
+
+
+class DecodedTogether(Message, frozen=True):
+    """The runs of small loads are decoded, or their storage has failed.
+
+    Failures are by index. Carries what the loader has spent since it last reported
+    that.
+    """
+
+    runs: tuple[DecodedRun, ...]
+    failures: tuple[tuple[int, Failed], ...]
+    lost_entries: int
+    gets: int
+    received_bytes: int
+    retries: int
+
+
+class LoadedBundle(Message, frozen=True):
+    """The granted runs are written; `statistics` of each as in Loaded."""
+
+    carries_descriptor: ClassVar[bool] = True
+    statistics: tuple[RunStatistics | None, ...]
 
 
 class Skipped(Message, frozen=True):
@@ -474,5 +530,16 @@ ToTask: TypeAlias = (
     | LossesReply
     | StatusReply
 )
-ToLoader: TypeAlias = Start | Grant | Deny | Cancel | Prepare | Forget | Unmap
-FromLoader: TypeAlias = Decoded | Skipped | Loaded | Streamed | Ended | Failed
+ToLoader: TypeAlias = (
+    Start | Grant | GrantBundle | Deny | Cancel | Prepare | Forget | Unmap
+)
+FromLoader: TypeAlias = (
+    Decoded
+    | DecodedTogether
+    | Skipped
+    | Loaded
+    | LoadedBundle
+    | Streamed
+    | Ended
+    | Failed
+)

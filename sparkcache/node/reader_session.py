@@ -212,6 +212,10 @@ class ReaderSession:
             key = self._keys[run_index] = self.slices[run_index[0]].key(run_index[1])
         return key
 
+    def stored_bytes(self, run_index: tuple[int, int]) -> int:
+        """Return a run's share of the stored bytes of its extent."""
+        return self.slices[run_index[0]].stored_bytes(run_index[1])
+
     def ordinal(self, run_index: tuple[int, int]) -> int:
         """Return the number of a run among the session's runs, from 0."""
         slice_index, index = run_index

@@ -123,8 +123,14 @@ class RequestHandler:
         for session in run.waiters:
             held = self._store.get(run.key) or cached
             assert held is not None, "held, or inserted just now"
+            runs = {session.cursor: held}
             self._lend(session, held)
-            self._serve(session, {session.cursor: held})
+            if held.bundle is not None:
+                now_s = self._now()
+                following = self._following(session, held, now_s)
+                self._counts.times.served(now_s, self._now(), len(following))
+                runs |= following
+            self._serve(session, runs)
 
     def _settle(self, session: ReaderSession, message: Take | Finish) -> None:
         """Record the runs that a task has read, and those that it has unmapped."""
@@ -204,9 +210,10 @@ class RequestHandler:
         max_bytes = self._store.max_bytes_together(session.peer)
         for run_index in session.upcoming(_MAX_RUNS_AT_ONCE):
             held = self._store.peek(session.key(run_index), now_s)
-            if held is None or not self._store.can_follow(held, run.slot, session.peer):
+            if held is None or not self._store.can_follow(held, run, session.peer):
                 break
-            size_bytes += 0 if self._sufficient(session, held) else held.size_bytes
+            if run.bundle is None or held.bundle is not run.bundle:
+                size_bytes += 0 if self._sufficient(session, held) else held.size_bytes
             if size_bytes > max_bytes:
                 break
             self._take(session, run_index, now_s)

@@ -36,6 +36,7 @@ from sparkcache.node.messages import (
     PROTOCOL_VERSION,
     Clear,
     Decoded,
+    DecodedTogether,
     Ended,
     EndPlans,
     Failed,
@@ -46,6 +47,7 @@ from sparkcache.node.messages import (
     GetTopicMetrics,
     KeepAlive,
     Loaded,
+    LoadedBundle,
     LoadedDirectly,
     LossesReply,
     MetricsReply,
@@ -72,10 +74,11 @@ if TYPE_CHECKING:
     from sparkcache.cache import CachedRun
     from sparkcache.config import NodeConfig
     from sparkcache.demand import PartitionRead, Plan
+    from sparkcache.filters import RunStatistics
     from sparkcache.metrics import Metrics, TopicMetrics
     from sparkcache.model import RunKey
     from sparkcache.node.events import Event, TaskRequest
-    from sparkcache.node.load_scheduler import Loaders
+    from sparkcache.node.load_scheduler import LoadedRun, Loaders
     from sparkcache.node.messages import FromLoader
     from sparkcache.node.reader_session import Peer, ReaderSession
 
@@ -219,6 +222,14 @@ class Service:
             case Loaded():
                 self._loaded(loader, message, fd)
                 return  # the run owns the descriptor now
+            case LoadedBundle() if fd is not None:
+                self._loaded_bundle(loader, message, fd)
+                return
+            case DecodedTogether():
+                for key, size_bytes in self._loads.decoded_together(
+                    loader, message
+                ).items():
+                    self._recorder.size(key, size_bytes)
             case Decoded():
                 key = self._loads.decoded(loader, message)
                 self._recorder.size(key, message.size_bytes)
@@ -324,14 +335,42 @@ class Service:
             loader.close()
             return
         run = self._loads.loaded(loader, message.index)
-        ahead = not run.waiters and self._readers.is_wanted(run.span)
+        ahead = self._is_ahead(run)
         cached = self._store.insert(run.key, run.slot, fd, ahead=ahead)
+        self._inserted(run, cached, message.statistics)
+        self._requests.deliver(run, cached)
+
+    def _loaded_bundle(self, loader: Peer, message: LoadedBundle, fd: int) -> None:
+        """Hold runs that share memory, and serve them to the sessions that wait."""
+        if not self._loads.is_bundle_granted(loader, len(message.statistics)):
+            _log.warning("closing a loader: it sent runs that it was not granted")
+            self._close_fd(fd)
+            loader.close()
+            return
+        slot, runs = self._loads.loaded_bundle(loader)
+        parts = [(run.key, run.slot, self._is_ahead(run)) for run in runs]
+        held = self._store.insert_bundle(slot, parts, fd)
+        for run, cached, known in zip(runs, held, message.statistics, strict=True):
+            self._inserted(run, cached, known)
+        for run, cached in zip(runs, held, strict=True):
+            self._requests.deliver(run, cached)
+
+    def _is_ahead(self, run: LoadedRun) -> bool:
+        """Return whether a run is loaded before a session that wants it waits."""
+        return not run.waiters and self._readers.is_wanted(run.span)
+
+    def _inserted(
+        self,
+        run: LoadedRun,
+        cached: CachedRun[int] | None,
+        statistics: RunStatistics | None,
+    ) -> None:
+        """Count a run that was loaded, unless it is held already."""
         if cached is not None:
             self._counts.inserted(cached)
-            self._store.describe(cached, message.statistics)
-            if ahead:
+            self._store.describe(cached, statistics)
+            if cached.ahead:
                 self._ahead.loaded(run.key, run.span)
-        self._requests.deliver(run, cached)
 
     def _on_free(self, run: CachedRun[int]) -> None:
         """Record that a run is no longer held."""

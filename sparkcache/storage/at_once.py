@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Callable, Generator, Iterable, Sequence
     from concurrent.futures import Future
 
 _LARGEST_SHARE = 16
@@ -17,32 +17,29 @@ _Result = TypeVar("_Result")
 
 
 def results(
-    call: Callable[[_Item], _Result], items: Sequence[_Item], threads: int
+    call: Callable[[Sequence[_Item]], Iterable[_Result]],
+    items: Sequence[_Item],
+    threads: int,
 ) -> Generator[_Result]:
-    """Yield what `call` returns for each item, in the order of the items.
+    """Yield what `call` returns for shares of the items, in the order of the items.
 
-    A thread takes a share of the items at a time, and calls are at most two shares a
-    thread ahead of what was taken. What `call` raises ends the results. Calls that have
-    not begun when the iterator is closed are not made.
+    Calls are at most two shares a thread ahead of what was taken. What `call` raises
+    ends the results. Calls that have not begun when the iterator is closed are not
+    made.
     """
     threads = min(threads, len(items))
     if threads < 2:
-        yield from map(call, items)
+        yield from call(items)
         return
     size = max(1, min(_LARGEST_SHARE, len(items) // (2 * threads)))
-    ahead: deque[Future[list[_Result]]] = deque()
+    ahead: deque[Future[Iterable[_Result]]] = deque()
     with ThreadPoolExecutor(threads, "storage") as pool:
         try:
             for first in range(0, len(items), size):
-                share = items[first : first + size]
-                ahead.append(pool.submit(_each, call, share))
+                ahead.append(pool.submit(call, items[first : first + size]))
                 if len(ahead) >= 2 * threads:
                     yield from ahead.popleft().result()
             while ahead:
                 yield from ahead.popleft().result()
         finally:
             pool.shutdown(cancel_futures=True)
-
-
-def _each(call: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
-    return [call(item) for item in items]

@@ -32,7 +32,7 @@ class LocalStorage:
     def __repr__(self) -> str:
         return f"LocalStorage({self.root})"
 
-    def list(self) -> Iterator[ObjectId]:
+    def list(self, cuts: Sequence[str] = ()) -> Iterator[ObjectId]:  # noqa: ARG002
         """Yield every file below the root, ordered by name."""
         with _translated(self.root, expected="a directory"):
             for path in sorted(_files(str(_path(self.root)))):
@@ -74,6 +74,17 @@ class LocalStorage:
     def read_many(self, ranges: Sequence[ByteRange]) -> Iterator[bytes | SourceError]:
         """Read ranges of files, one after another."""
         return read_each(self, ranges)
+
+    def recall(
+        self,
+        kind: str,  # noqa: ARG002
+        ids: Sequence[ObjectId],
+    ) -> Sequence[bytes | None]:
+        """Return nothing: to read a file takes no longer."""
+        return [None] * len(ids)
+
+    def remember(self, kind: str, records: Sequence[tuple[ObjectId, bytes]]) -> None:
+        """Keep nothing."""
 
     def access(self) -> Mapping[str, str]:
         """Return no settings: a path is enough to read."""

@@ -9,11 +9,7 @@ from __future__ import annotations
 
 import random
 import time
-from bisect import bisect_right
-from concurrent.futures import ThreadPoolExecutor
-from itertools import groupby
-from operator import itemgetter
-from os.path import commonprefix
+from contextlib import closing
 from threading import BoundedSemaphore
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -23,11 +19,13 @@ from botocore.exceptions import ClientError
 from sparkcache.connector import StoredObject
 from sparkcache.errors import SourceError
 from sparkcache.model import ObjectId
-from sparkcache.storage import at_once, s3_pages
+from sparkcache.storage import at_once, s3_small
 from sparkcache.storage.empty import EmptyRange
+from sparkcache.storage.kept import Kept
 from sparkcache.storage.one_by_one import read_range
 from sparkcache.storage.s3_client import MOST_CONNECTIONS, RenewedClient
 from sparkcache.storage.s3_errors import BROKEN, overwritten, translated
+from sparkcache.storage.s3_listings import Listings, split, version_of
 from sparkcache.storage.s3_progress import (
     PROGRESS_BYTES,
     TooSlowError,
@@ -39,7 +37,6 @@ if TYPE_CHECKING:
     from collections.abc import (
         Callable,
         Collection,
-        Iterable,
         Iterator,
         Mapping,
         Sequence,
@@ -47,22 +44,18 @@ if TYPE_CHECKING:
 
     from botocore.response import StreamingBody
     from mypy_boto3_s3.client import S3Client
-    from mypy_boto3_s3.type_defs import (
-        GetObjectOutputTypeDef,
-        ListObjectsV2OutputTypeDef,
-    )
+    from mypy_boto3_s3.type_defs import GetObjectOutputTypeDef
 
     from sparkcache.config import StorageConfig
     from sparkcache.connector import ByteRange, ByteStream
+    from sparkcache.storage.s3_small import Answer
     from sparkcache.storage.traffic import Traffic
 
-_LISTINGS_AT_ONCE = 8
-_SMALL_READS_AT_ONCE = 256
-_PAGE_KEYS = 1000
-_LEAST_HITS = 20  # a page costs about as much as that many small GETs
+_SMALL_READS = 256  # at once
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 20.0
 
-_Read = TypeVar("_Read")
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
 
 
 class S3Storage:
@@ -73,79 +66,26 @@ class S3Storage:
         self.traffic = traffic
         self.attempts = config.storage_attempts
         self._config = config
-        self._bucket, self._prefix = _split(root)
+        self._bucket, self._prefix = split(root)
         self._client = RenewedClient(config)
-        self._small = SmallReads(config, self._client, traffic)
-        self._few = BoundedSemaphore(MOST_CONNECTIONS)
         self._payer: dict[str, Any] = (
             {"RequestPayer": "requester"} if config.requester_pays else {}
         )
+        self._kept = Kept(root, config.plan_cache_path, config.plan_cache_bytes)
+        self._listings = Listings(self._client, self._payer)
+        self._small = SmallReads(config, self._client, traffic)
+        self._few = BoundedSemaphore(MOST_CONNECTIONS)
 
     def __repr__(self) -> str:
         return f"S3Storage({self.root}, {self.traffic})"
 
-    def list(self) -> Iterator[ObjectId]:
-        """Yield every object below the root, page by page, ordered by name."""
-        prefix = f"{self._prefix}/" if self._prefix else ""
-        wanted = {"Bucket": self._bucket, "Prefix": prefix}
-        while True:
-            page = self._page(**wanted)
-            for listed in s3_pages.objects(page):
-                yield _object_id(self._bucket, listed)
-            if not page["IsTruncated"]:
-                return
-            wanted["ContinuationToken"] = page["NextContinuationToken"]
+    def list(self, cuts: Sequence[str] = ()) -> Iterator[ObjectId]:
+        """Yield every object below the root, ordered by name."""
+        return self._listings.below(self._bucket, self._prefix, cuts)
 
     def listed(self, uris: Collection[str]) -> dict[str, ObjectId]:
-        """Return the identities of objects, as far as listings tell them.
-
-        The names to look for are cut into parts of a page each, which are listed side
-        by side.
-        """
-        by_bucket = groupby(sorted(map(_split, set(uris))), key=itemgetter(0))
-        parts = [
-            (bucket, keys[first : first + _PAGE_KEYS])
-            for bucket, pairs in by_bucket
-            for keys in [[key for _, key in pairs]]
-            for first in range(0, len(keys), _PAGE_KEYS)
-        ]
-        with ThreadPoolExecutor(_LISTINGS_AT_ONCE) as pool:
-            listings = [pool.submit(self._listed, *part) for part in parts]
-            try:
-                return {
-                    found.uri: found
-                    for listing in listings
-                    for found in listing.result()
-                }
-            finally:
-                pool.shutdown(cancel_futures=True)
-
-    def _listed(self, bucket: str, keys: Sequence[str]) -> Iterable[ObjectId]:
-        """Return which of some keys in order exist, until a page has too few of them.
-
-        Each page begins at the next key: what lies between two keys is not listed.
-        """
-        wanted = set(keys)
-        prefix = commonprefix([keys[0], keys[-1]])  # noqa: RUF071 - of names, not paths
-        found = []
-        first, following = -1, 0
-        while first < following < len(keys):  # some servers begin at the first page
-            first = following
-            page = self._page(Bucket=bucket, Prefix=prefix, StartAfter=keys[first][:-1])
-            listed = s3_pages.objects(page)
-            hits = [each for each in listed if each.key in wanted]
-            found += [_object_id(bucket, each) for each in hits]
-            if not page["IsTruncated"] or len(hits) < _LEAST_HITS:
-                break
-            following = bisect_right(keys, listed[-1].key)
-        return found
-
-    def _page(self, **wanted: Any) -> ListObjectsV2OutputTypeDef:
-        """Return a page of a listing."""
-        with translated(f"s3://{wanted['Bucket']}/{wanted['Prefix']}".rstrip("/")):
-            return self._client.call(
-                lambda client: client.list_objects_v2(**wanted, **self._payer)
-            )
+        """Return the identities of objects, as far as listings tell them."""
+        return self._listings.named(uris)
 
     def get(self, uri: str) -> StoredObject:
         """Read a whole object."""
@@ -158,6 +98,18 @@ class S3Storage:
         _, _, total = response.get("ContentRange", "").rpartition("/")
         whole_bytes = int(total) if total.isdecimal() else len(data)
         return _stored_object(uri, response, whole_bytes, data[-size_bytes:])
+
+    def recall(
+        self,
+        kind: str,
+        ids: Sequence[ObjectId],
+    ) -> Sequence[bytes | None]:
+        """Return what was kept of objects on this machine's disk."""
+        return self._kept.recall(kind, ids)
+
+    def remember(self, kind: str, records: Sequence[tuple[ObjectId, bytes]]) -> None:
+        """Keep what was read of objects on this machine's disk."""
+        self._kept.remember(kind, records)
 
     def access(self) -> Mapping[str, str]:
         """Return the settings of boto3, and the credentials that it finds now."""
@@ -177,31 +129,54 @@ class S3Storage:
 
     def get_many(self, uris: Sequence[str]) -> Iterator[StoredObject | SourceError]:
         """Read whole objects, many at once."""
-        return at_once.results(self._get_small, uris, _SMALL_READS_AT_ONCE)
+        with closing(at_once.results(self._get_some, uris, _SMALL_READS)) as answers:
+            for uri, answer in zip(uris, answers, strict=True):
+                if isinstance(answer, tuple):
+                    stored = self._small.stored_object(uri, answer)
+                    yield self._again(self.get, uri) if stored is None else stored
+                else:
+                    yield answer
+
+    def _get_some(
+        self, uris: Sequence[str]
+    ) -> Sequence[Answer | StoredObject | SourceError]:
+        answers = self._small.try_all([s3_small.whole(uri) for uri in uris])
+        return [
+            self._again(self.get, uri) if answer is None else answer
+            for uri, answer in zip(uris, answers, strict=True)
+        ]
 
     def read_many(self, ranges: Sequence[ByteRange]) -> Iterator[bytes | SourceError]:
         """Read ranges of objects, many at once."""
-        return at_once.results(self._read_small, ranges, _SMALL_READS_AT_ONCE)
+        full = [wanted for wanted in ranges if wanted.size_bytes]
+        with closing(at_once.results(self._read_some, full, _SMALL_READS)) as answers:
+            for wanted in ranges:
+                answer = next(answers) if wanted.size_bytes else b""
+                if isinstance(answer, tuple):
+                    data = self._small.range_of(wanted, answer)
+                    yield self._again(self._read, wanted) if data is None else data
+                else:
+                    yield answer
 
-    def _get_small(self, uri: str) -> StoredObject | SourceError:
-        stored = self._small.get(uri)
-        return self._again(lambda: self.get(uri)) if stored is None else stored
+    def _read_some(
+        self, ranges: Sequence[ByteRange]
+    ) -> Sequence[Answer | bytes | SourceError]:
+        answers = self._small.try_all(list(map(s3_small.part, ranges)))
+        return [
+            self._again(self._read, wanted) if answer is None else answer
+            for wanted, answer in zip(ranges, answers, strict=True)
+        ]
 
-    def _read_small(self, wanted: ByteRange) -> bytes | SourceError:
-        object_id, offset, size_bytes = wanted
-        if not size_bytes:
-            return b""
-        end = offset + size_bytes
-        stored = self._small.get(object_id.uri, object_id.version, offset, end)
-        if stored is None:
-            return self._again(lambda: read_range(self, wanted))
-        return stored.data
+    def _read(self, wanted: ByteRange) -> bytes:
+        return read_range(self, wanted)
 
-    def _again(self, read: Callable[[], _Read]) -> _Read | SourceError:
+    def _again(
+        self, read: Callable[[_Item], _Result], item: _Item
+    ) -> _Result | SourceError:
         """Read with boto3 what obstore did not, or return what is wrong."""
         with self._few:
             try:
-                found = read()
+                found = read(item)
             except SourceError as error:
                 return error
         self._small.was_in_vain()
@@ -213,7 +188,7 @@ class S3Storage:
         **wanted: Any,
     ) -> tuple[GetObjectOutputTypeDef, bytes]:
         """Make a GET and read its whole body; start again if the body breaks off."""
-        bucket, key = _split(uri)
+        bucket, key = split(uri)
         for attempt in range(self.attempts):
             if attempt:
                 self._pause(attempt)
@@ -242,7 +217,7 @@ class S3Storage:
 
     def request(self, object_id: ObjectId, offset: int, end: int) -> StreamingBody:
         """Make one GET for the bytes from `offset` to `end`, exclusive."""
-        bucket, key = _split(object_id.uri)
+        bucket, key = split(object_id.uri)
         version = object_id.version
         condition = {"IfMatch": f'"{version}"'} if version else {}
         with translated(object_id.uri, offset, version):
@@ -364,7 +339,7 @@ class ObjectRange:
 def _stored_object(
     uri: str, response: GetObjectOutputTypeDef, size_bytes: int, data: bytes
 ) -> StoredObject:
-    object_id = ObjectId(uri, size_bytes, _version(uri, response))
+    object_id = ObjectId(uri, size_bytes, version_of(uri, response))
     modified_ms = int(response["LastModified"].timestamp() * 1e3)
     return StoredObject(object_id, response["Metadata"], data, modified_ms)
 
@@ -376,7 +351,7 @@ def _require_requested(
 
     A response that is too short is detected later, at the end of its stream.
     """
-    version = _version(object_id.uri, response) if object_id.version else ""
+    version = version_of(object_id.uri, response) if object_id.version else ""
     content_range = response.get("ContentRange", "bytes 0-")
     if version == object_id.version and content_range.startswith(f"bytes {offset}-"):
         return
@@ -388,24 +363,3 @@ def _require_requested(
         expected="the requested range",
         found=f"{content_range}...: the server ignores ranges",
     )
-
-
-def _version(uri: str, described: Mapping[str, Any]) -> str:
-    """Return the ETag in a response or listing; raises SourceError without one."""
-    etag: str = described.get("ETag", "").strip('"')
-    if not etag:
-        raise SourceError(
-            uri, expected="an ETag, which tells versions apart", found="none"
-        )
-    return etag
-
-
-def _object_id(bucket: str, listed: s3_pages.Listed) -> ObjectId:
-    uri = f"s3://{bucket}/{listed.key}"
-    return ObjectId(uri, listed.size_bytes, _version(uri, {"ETag": listed.etag}))
-
-
-def _split(uri: str) -> tuple[str, str]:
-    """Return bucket and key; the key is the rest of the URI, taken literally."""
-    bucket, _, key = uri.removeprefix("s3://").partition("/")
-    return bucket, key

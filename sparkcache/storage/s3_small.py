@@ -15,14 +15,17 @@ import os
 from datetime import timedelta
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from sparkcache.connector import StoredObject
 from sparkcache.model import ObjectId
+from sparkcache.storage.s3_listings import split
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from botocore.credentials import ReadOnlyCredentials
-    from obstore import GetOptions, GetResult
+    from obstore import Bytes, GetOptions, GetResult
     from obstore.store import (
         ClientConfig,
         S3Config,
@@ -32,8 +35,12 @@ if TYPE_CHECKING:
     )
 
     from sparkcache.config import StorageConfig
+    from sparkcache.connector import ByteRange
     from sparkcache.storage.s3_client import RenewedClient
     from sparkcache.storage.traffic import Traffic
+
+    Request: TypeAlias = tuple[str, GetOptions]
+    Answer: TypeAlias = tuple[GetResult, Bytes]
 
 _MOST_IN_VAIN = 3
 _THREADS_VARIABLE = "TOKIO_WORKER_THREADS"
@@ -53,8 +60,26 @@ _threads_of = 0
 """The process that has obstore's threads; 0 if none has."""
 
 
+def whole(uri: str) -> Request:
+    """Return the request for a whole object."""
+    return uri, {}
+
+
+def part(wanted: ByteRange) -> Request:
+    """Return the request for a range, of the same version if it has one."""
+    object_id, offset, size_bytes = wanted
+    options: GetOptions = {"range": (offset, offset + size_bytes)}
+    if object_id.version:
+        options["if_match"] = f'"{object_id.version}"'
+    return object_id.uri, options
+
+
 class SmallReads:
-    """Reads of whole objects, or of ranges, that are tried once. Thread-safe."""
+    """Reads of whole objects, or of ranges, that are tried once. Thread-safe.
+
+    Threads make the requests. What to make of an answer is left to the thread that
+    takes the results: Python runs one thread at a time, and each change costs.
+    """
 
     def __init__(
         self, config: StorageConfig, client: RenewedClient, traffic: Traffic
@@ -70,33 +95,64 @@ class SmallReads:
     def __repr__(self) -> str:
         return f"SmallReads({'in use' if self._stores else 'not used yet'})"
 
-    def get(
-        self, uri: str, version: str = "", begin: int = 0, end: int = 0
-    ) -> StoredObject | None:
-        """Read an object of any version, or bytes `begin` to `end` of the given one.
+    def try_all(self, requests: Sequence[Request]) -> list[Answer | None]:
+        """Make requests, one after the other; None stands for what boto3 is to do."""
+        if not self._is_possible():
+            return [None] * len(requests)
+        store, store_of = None, ""
+        failures = 0
+        answers: list[Answer | None] = []
+        for uri, options in requests:
+            bucket, key = split(uri)
+            # It would take slashes at both ends away.
+            is_plain = key[:1] != "/" != key[-1:]
+            try:
+                if bucket != store_of:
+                    store, store_of = self._store(bucket), bucket
+                if store is None or not is_plain:
+                    answers.append(None)
+                    continue
+                found = store.get(key, options=options)
+                answers.append((found, found.bytes()))
+            except Exception as error:  # obstore's base class of errors is not public
+                _log.debug("%s: left to boto3: %s", uri, error)
+                answers.append(None)
+                failures += 1
+        arrived = [len(answer[1]) for answer in answers if answer is not None]
+        self._traffic.add(
+            gets=len(arrived) + failures,
+            received_bytes=sum(arrived),
+            retries=failures,
+        )
+        return answers
 
-        Returns None if boto3 is to do it. An object without a version may have any.
-        """
-        bucket, _, key = uri.removeprefix("s3://").partition("/")
-        if not self._is_possible(key):
+    def stored_object(self, uri: str, answer: Answer) -> StoredObject | None:
+        """Return the whole object of an answer; None if boto3 is to read it."""
+        found, body = answer
+        meta = found.meta
+        etag = (meta["e_tag"] or "").strip('"')
+        if not etag or len(body) != meta["size"]:
             return None
-        options: GetOptions = {"range": (begin, end)} if end else {}
-        if version:
-            options["if_match"] = f'"{version}"'
-        try:
-            store = self._store(bucket)
-            if store is None:
-                return None
-            found = store.get(key, options=options)
-            stored = _stored_object(uri, found)
-            _require(stored, version, found.range, (begin, end or stored.id.size_bytes))
-        except Exception as error:  # of obstore, boto3, or what is required here
-            _log.debug("%s: left to boto3: %s", uri, error)
-            self._traffic.add(gets=1, retries=1)
-            return None
-        self._traffic.add(gets=1, received_bytes=len(stored.data))
         self._succeeded = True
-        return stored
+        attributes = found.attributes
+        metadata = {
+            name: attributes[name] for name in attributes if name not in _ATTRIBUTES
+        }
+        modified_ms = int(meta["last_modified"].timestamp() * 1e3)
+        object_id = ObjectId(uri, len(body), etag)
+        return StoredObject(object_id, metadata, bytes(body), modified_ms)
+
+    def range_of(self, wanted: ByteRange, answer: Answer) -> bytes | None:
+        """Return the wanted range of an answer; None if boto3 is to read it."""
+        found, body = answer
+        object_id, offset, size_bytes = wanted
+        etag = (found.meta["e_tag"] or "").strip('"')
+        if object_id.version not in ("", etag) or len(body) != size_bytes:
+            return None
+        if found.range != (offset, offset + size_bytes):
+            return None
+        self._succeeded = True
+        return bytes(body)
 
     def was_in_vain(self) -> None:
         """Count a read in which boto3 succeeded after obstore had not."""
@@ -110,10 +166,8 @@ class SmallReads:
                     "cannot read from this bucket"
                 )
 
-    def _is_possible(self, key: str) -> bool:
-        # It would take the slashes at both ends away.
-        is_plain = key[:1] != "/" != key[-1:]
-        return is_plain and self._in_vain < _MOST_IN_VAIN and _has_threads()
+    def _is_possible(self) -> bool:
+        return self._in_vain < _MOST_IN_VAIN and _has_threads()
 
     def _store(self, bucket: str) -> S3Store | None:
         """Return a store with the credentials that boto3 uses now; None without any."""
@@ -133,6 +187,8 @@ class SmallReads:
         from obstore.store import S3Store
 
         config: dict[str, Any] = dict(self._client.settings())
+        if "aws_endpoint" in config:  # as this one the environment does not override it
+            config["aws_endpoint_url_s3"] = config.pop("aws_endpoint")
         patience = timedelta(seconds=self._config.storage_timeout_s)
         options: ClientConfig = {
             "allow_http": config.pop("aws_allow_http", "false") == "true",
@@ -161,31 +217,6 @@ def _provider(credentials: ReadOnlyCredentials) -> S3CredentialProvider:
         "expires_at": None,
     }
     return lambda: provided
-
-
-def _stored_object(uri: str, found: GetResult) -> StoredObject:
-    """Return what was read; raises an error if it is not complete."""
-    meta = found.meta
-    etag = (meta["e_tag"] or "").strip('"')
-    if not etag:
-        raise ValueError("no ETag")
-    metadata = {
-        name: text for name, text in found.attributes.items() if name not in _ATTRIBUTES
-    }
-    modified_ms = int(meta["last_modified"].timestamp() * 1e3)
-    object_id = ObjectId(uri, meta["size"], etag)
-    return StoredObject(object_id, metadata, bytes(found.bytes()), modified_ms)
-
-
-def _require(
-    stored: StoredObject, version: str, found: tuple[int, int], wanted: tuple[int, int]
-) -> None:
-    """Raise ValueError unless all wanted bytes of the wanted version were read."""
-    begin, end = found
-    if version not in ("", stored.id.version):
-        raise ValueError(f"version {stored.id.version}, not {version}")
-    if found != wanted or len(stored.data) != end - begin:
-        raise ValueError(f"{len(stored.data)} bytes of {found}, not {wanted}")
 
 
 def _has_threads() -> bool:

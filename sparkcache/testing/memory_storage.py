@@ -75,6 +75,7 @@ class MemoryStorage:
     requests: Counter[str] = field(default_factory=Counter)
     bytes_opened: int = 0
     _objects: dict[str, StoredObject] = field(default_factory=dict)
+    _remembered: dict[tuple[str, ObjectId], bytes] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"MemoryStorage({self.root}, {len(self._objects)} objects)"
@@ -104,7 +105,7 @@ class MemoryStorage:
         """Remove an existing object."""
         del self._objects[f"{self.root}/{name}"]
 
-    def list(self) -> Iterator[ObjectId]:
+    def list(self, cuts: Sequence[str] = ()) -> Iterator[ObjectId]:  # noqa: ARG002
         """Yield every object, ordered by name."""
         self.requests["list"] += 1
         yield from [stored.id for _, stored in sorted(self._objects.items())]
@@ -134,6 +135,18 @@ class MemoryStorage:
     def read_many(self, ranges: Sequence[ByteRange]) -> Iterator[bytes | SourceError]:
         """Read ranges of objects, one after another."""
         return read_each(self, ranges)
+
+    def recall(
+        self,
+        kind: str,
+        ids: Sequence[ObjectId],
+    ) -> Sequence[bytes | None]:
+        """Return what this storage was given to remember."""
+        return [self._remembered.get((kind, each)) for each in ids]
+
+    def remember(self, kind: str, records: Sequence[tuple[ObjectId, bytes]]) -> None:
+        """Keep records as long as the storage is there."""
+        self._remembered |= {(kind, each): record for each, record in records}
 
     def access(self) -> Mapping[str, str]:
         """Return no settings: no other library can read it."""

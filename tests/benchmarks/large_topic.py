@@ -23,14 +23,13 @@ both read in Python.
                                         oracle, would fetch of the runs they asked for
     full_seconds_over_none              as third_seconds_over_none
 
-Seconds are medians of 5 rounds for one scan and of 2 for three in turns, after a
-warm-up; in a round the ways alternate. More rounds would take more than five minutes.
+Seconds are medians of 3 rounds for one scan, after a warm-up, and of 2 for three in
+turns; in a round the ways alternate. More rounds would take more than five minutes.
 """
 
 from __future__ import annotations
 
 import ctypes
-import os
 import statistics
 import tempfile
 import time
@@ -57,11 +56,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 TOPIC = "persistent://bench/large/topic"
-VALUES_BYTES = int(os.environ.get("VALUES_MIB", "1024")) << 20
+VALUES_BYTES = 1 << 30
 LEDGERS = 16
 LATENCY_S = 0.02
 CONSUMERS = 3
-SCANS, TURNS = 5, 2
+SCANS, TURNS = 3, 2
 CONF = "spark.sparkcache."
 DOORS = ("python", "jvm")
 _PR_SET_CHILD_SUBREAPER = 36
@@ -77,7 +76,9 @@ def measure() -> dict[str, Any]:
         try:
             sparkcache.install(spark, CacheConfig())
             for latency, root in roots.items():
-                measured = LargeTopic(spark, root, servers).measure()
+                with tempfile.TemporaryDirectory() as traces:
+                    one = LargeTopic(spark, root, servers, Path(traces))
+                    measured = one.measure()
                 for key, by_door in measured.items():
                     found.setdefault(key, {})[latency] = by_door
         finally:
@@ -127,12 +128,15 @@ class Spent:
 class LargeTopic:
     """The topic in one place, scanned in several ways."""
 
-    def __init__(self, spark: SparkSession, root: str, servers: set[int]) -> None:
+    def __init__(
+        self, spark: SparkSession, root: str, servers: set[int], traces: Path
+    ) -> None:
         self._spark = spark
         self._root = root
         self._servers = servers
         self._names = {"python": name_of_installed(spark), "jvm": "sparkcache"}
         self._spent: dict[str, list[dict[str, float]]] = {}
+        self._traces = traces
 
     def measure(self) -> dict[str, dict[str, float]]:
         """Return each key by door."""
@@ -142,10 +146,13 @@ class LargeTopic:
         turns: dict[str, Callable[[], None]] = {"none x3": self.uncached_in_turns}
         for door in DOORS:
             ones[f"nothing kept {door}"] = partial(self.once, door, tenth)
-            turns[f"third {door}"] = partial(self.in_turns, door, third)
+            turns[f"third {door}"] = partial(self.in_turns_recorded, door, third)
             turns[f"full {door}"] = partial(self.in_turns, door, 2 * decoded_bytes)
-        self.alternate(ones, SCANS)
-        self.alternate(turns, TURNS)
+        self.alternate(dict.fromkeys(["warm-up"], self.warm_up))
+        for _ in range(SCANS):
+            self.alternate(ones)
+        for _ in range(TURNS):
+            self.alternate(turns)
         ratios = {
             "nothing_kept_seconds_over_none": ("nothing kept", "none", "seconds"),
             "nothing_kept_cpu_over_none": ("nothing kept", "none", "cpu"),
@@ -168,15 +175,22 @@ class LargeTopic:
             found[of] = {way: round(self.median(way, of), 3) for way in self._spent}
         return found
 
-    def alternate(self, ways: dict[str, Callable[[], None]], rounds: int) -> None:
-        """Do each in turn, again and again, and note what each spends."""
-        for turn in range(rounds + 1):
-            for name, way in ways.items():
-                sparkcache.clear(self._spark)
-                spent = Spent(self._servers)
-                way()
-                if turn:
-                    self._spent.setdefault(name, []).append(spent.so_far())
+    def alternate(self, ways: dict[str, Callable[[], None]]) -> None:
+        """Do each in turn, and note what each spends."""
+        for name, way in ways.items():
+            sparkcache.clear(self._spark)
+            received = self.received_bytes()
+            spent = Spent(self._servers)
+            way()
+            found = spent.so_far()
+            found["received"] = self.received_bytes() - received
+            self._spent.setdefault(name, []).append(found)
+
+    def warm_up(self) -> None:
+        """Scan through each door, and without a cache."""
+        self.uncached()
+        for door in DOORS:
+            scan(self.rows(door))
 
     def median(self, way: str, of: str) -> float:
         """Return the median of what a way spends of one kind."""
@@ -217,19 +231,23 @@ class LargeTopic:
             scan(rows)
             return sum(node.held_bytes for node in self.nodes())
 
+    def in_turns_recorded(self, door: str, max_bytes: int) -> None:
+        """Scan for each of several planned consumers, and record what they ask for."""
+        self._spark.conf.set(CONF + "trace", str(self._traces / door))
+        self.in_turns(door, max_bytes)
+        self._spark.conf.unset(CONF + "trace")
+
     def bytes_over_min(self, door: str, max_bytes: int) -> float:
-        """Return what is fetched in turns over what MIN would fetch."""
-        sparkcache.clear(self._spark)
-        with tempfile.TemporaryDirectory() as directory:
-            self._spark.conf.set(CONF + "trace", directory)
-            before = sum(node.received_bytes for node in self.nodes())
-            self.in_turns(door, max_bytes)
-            received = sum(node.received_bytes for node in self.nodes()) - before
-            self._spark.conf.unset(CONF + "trace")
-            scan(self.rows(door).limit(1))  # tells the node to end the trace
-            (path,) = Path(directory).iterdir()
-            least = belady(parse(path.read_text().splitlines()), max_bytes)
-        return float(round(received / least.loaded_bytes, 4))
+        """Return what was fetched in turns over what MIN would fetch."""
+        paths = sorted(
+            self._traces.glob(f"{door}/*"), key=lambda it: it.stat().st_mtime
+        )
+        least = belady(parse(paths[-1].read_text().splitlines()), max_bytes)
+        return round(self.median(f"third {door}", "received") / least.loaded_bytes, 4)
+
+    def received_bytes(self) -> float:
+        """Return what all nodes and their tasks have received from the storage."""
+        return float(sum(node.received_bytes for node in self.nodes()))
 
     def nodes(self) -> list[Any]:
         """Return the metrics of all nodes."""

@@ -19,7 +19,7 @@ from sparkcache import CacheConfig
 from sparkcache.source.datasource import SparkCacheSource
 from sparkcache.source.driver.registration import register
 from sparkcache.testing.s3_server import S3Server
-from sparkcache_pulsar import uploads
+from sparkcache_pulsar import indexes
 from sparkcache_pulsar.testing import Entry, Message, ledger_objects
 from tests.spark.spark_topics import TOPIC
 
@@ -107,7 +107,7 @@ def load(spark: SparkSession, server: S3Server) -> Iterator[Callable[[], DataFra
     config = CacheConfig(endpoint=server.endpoint, path_style=True, region="us-east-1")
 
     def installed() -> DataFrame:
-        uploads._indexes.clear()  # this process reads them again
+        indexes._known.clear()  # this process reads them again
         sparkcache.install(spark, config)
         reader = spark.read.format("sparkcache").option("topic", TOPIC)
         return reader.load(f"s3://{BUCKET}")

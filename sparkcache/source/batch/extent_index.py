@@ -99,19 +99,20 @@ class ExtentIndex:
 
 
 def _ledger_columns(ledgers: Iterable[LedgerMap]) -> pa.RecordBatch:
-    rows = [
-        {
-            "connector": ledger.connector,
-            "topic": ledger.topic,
-            "id": ledger.id,
-            "uri": ledger.object.uri,
-            "size_bytes": ledger.object.size_bytes,
-            "version": ledger.object.version,
-            "decoding": ledger.decoding,
-        }
-        for ledger in (ledger_map.ledger for ledger_map in ledgers)
+    of_maps = [ledger_map.ledger for ledger_map in ledgers]
+    objects = [ledger.object for ledger in of_maps]
+    columns = [
+        [getattr(each, field.name) for each in of]
+        for field in _LEDGER
+        for of in [objects if field.name in ObjectId.__slots__ else of_maps]
     ]
-    return pa.RecordBatch.from_pylist(rows, _LEDGER)
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(column, field.type)
+            for column, field in zip(columns, _LEDGER, strict=True)
+        ],
+        schema=_LEDGER,
+    )
 
 
 def _extent_columns(
@@ -133,11 +134,17 @@ def _extent_columns(
         _narrow("size_bytes", size_bytes),
         (
             pa.field("ranges", _RANGES),
-            pa.array([extent.ranges for extent in extents], _RANGES),
+            _ranges(extents),
         ),
     ]
     fields, arrays = zip(*columns, strict=True)
     return pa.StructArray.from_arrays(arrays, fields=fields)
+
+
+def _ranges(extents: Sequence[Extent]) -> pa.Array:
+    if any(extent.ranges for extent in extents):
+        return pa.array([extent.ranges for extent in extents], _RANGES)
+    return pa.array([[]], _RANGES).take(pa.array(np.zeros(len(extents), np.int64)))
 
 
 def _extents(

@@ -11,7 +11,7 @@ import pytest
 from sparkcache import testing
 from sparkcache.errors import ConfigError, SourceError
 from sparkcache.testing import MemoryStorage, read_topic
-from sparkcache_pulsar import PulsarConnector
+from sparkcache_pulsar import PulsarConnector, indexes
 from sparkcache_pulsar.testing import (
     Entry,
     Message,
@@ -24,7 +24,7 @@ from sparkcache_pulsar.testing import (
 from .topics import TOPIC, store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from sparkcache.connector import Snapshot
     from sparkcache.model import ObjectId
@@ -84,6 +84,40 @@ def test_one_listing_and_one_request_per_index_that_is_not_known() -> None:
     store([*ENTRIES, b"another"], ledger=20, storage=storage)
     discover(storage)
     assert storage.requests == {"list": 2, "get": 21}
+
+
+def test_what_was_read_of_many_indexes_is_kept_for_later_processes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(indexes, "_known", {})
+    storage = MemoryStorage()
+    for ledger in range(50):
+        store([*ENTRIES, b"made unique" * ledger], ledger=ledger, storage=storage)
+    found = discover(storage)
+    assert storage.requests == {"list": 1, "get": 50}
+    monkeypatch.setattr(indexes, "_known", {})  # as in another process
+    store([*ENTRIES, b"another"], ledger=20, storage=storage)  # instead of what was
+    assert len(discover(storage).ledgers) == len(found.ledgers) == 50
+    assert storage.requests == {"list": 2, "get": 51}
+    monkeypatch.setattr(indexes, "_known", {})
+    assert discover(storage) != found
+    assert storage.requests == {"list": 3, "get": 51}
+
+
+def test_what_was_kept_in_another_format_is_read_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(indexes, "_known", {})
+    storage = MemoryStorage()
+    for ledger in range(50):
+        store([*ENTRIES, b"made unique" * ledger], ledger=ledger, storage=storage)
+    found = discover(storage)
+    storage.remember(
+        "pulsar-1", [(object_id, b"\x93\x01\x02\x03") for object_id in storage.list()]
+    )
+    monkeypatch.setattr(indexes, "_known", {})
+    assert discover(storage) == found
+    assert storage.requests["get"] == 100
 
 
 def test_foreign_objects_are_passed_over() -> None:
@@ -307,7 +341,7 @@ class ChangingStorage(MemoryStorage):
 
     before: tuple[ObjectId, ...] = ()
 
-    def list(self) -> Iterator[ObjectId]:
+    def list(self, cuts: Sequence[str] = ()) -> Iterator[ObjectId]:
         listed = self.before or tuple(super().list())
         self.before = ()
         yield from listed

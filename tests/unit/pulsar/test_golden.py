@@ -162,7 +162,7 @@ def test_places_that_hadoop_has_indexed(
     """Each begins an extent here; it takes more bytes than these files have."""
     monkeypatch.setattr(mapfile, "EXTENT_BYTES", 1)
     monkeypatch.setattr(mapfile, "RUN_BYTES", 1)
-    monkeypatch.setattr(uploads, "_indexes", {})
+    monkeypatch.setattr(uploads, "_files", {})
     topic, storage = FILE_SYSTEM.topic(name), FILE_SYSTEM.storage
     snapshot = discover(CONNECTOR, storage, topic, {})
     extents = [len(of.extents) for of in snapshot.ledgers]

@@ -31,7 +31,7 @@ from .stores import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from sparkcache.model import ObjectId
 
@@ -166,7 +166,7 @@ class Growing(MemoryStorage):
         super().__init__()
         self._stages = stages
 
-    def list(self) -> Iterator[ObjectId]:
+    def list(self, cuts: Sequence[str] = ()) -> Iterator[ObjectId]:
         first = self._stages.pop(0)
         for name in [uri.removeprefix(f"{self.root}/") for uri in self._objects]:
             self.remove(name)

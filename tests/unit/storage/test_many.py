@@ -13,6 +13,8 @@ from sparkcache.errors import CredentialsError, SourceError
 from sparkcache.storage import Traffic, at_once
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sparkcache.testing.s3_server import S3Server
     from tests.unit.storage.stores import LocalStore, S3Store, Store
 
@@ -218,13 +220,12 @@ def test_a_forked_process_reads_with_boto3(s3: S3Store) -> None:
 def test_results_come_in_order_and_no_call_is_made_in_vain() -> None:
     calls: list[int] = []
 
-    def call(number: int) -> int:
-        calls.append(number)
-        return -number
+    def call(numbers: Sequence[int]) -> list[int]:
+        calls.extend(numbers)
+        return [-number for number in numbers]
 
-    assert list(at_once.results(call, range(1000), 20)) == [
-        -each for each in range(1000)
-    ]
+    found = list(at_once.results(call, range(1000), 20))
+    assert found == [-number for number in range(1000)]
     calls.clear()
     some = at_once.results(call, range(100_000), 20)
     assert next(some) == 0

@@ -49,6 +49,25 @@ def stored(s3: S3Store) -> S3Store:
     return s3
 
 
+CUTS = [f"{number:02}" for number in range(1, 100)]
+
+
+def test_a_long_listing_is_made_in_parts(s3: S3Store, server: S3Server) -> None:
+    put = sorted({f"{number * 7919 % 10_000:04}" for number in range(120)} | {"20"})
+    for name in put:
+        s3.put(name, b"x")
+    server.behave(page_keys=10)
+    server.forget()
+    listed = list(s3.storage.list(CUTS))
+    assert [stored.uri.rpartition("/")[2] for stored in listed] == put
+    assert 12 <= s3.server.counts()[f"{s3.bucket}/"].gets <= 30
+    assert listed == list(s3.storage.list())
+    server.behave()
+    server.forget()
+    assert list(s3.storage.list(CUTS)) == listed
+    assert s3.server.counts()[f"{s3.bucket}/"].gets == 1
+
+
 def test_listing_goes_on_from_page_to_page(s3: S3Store) -> None:
     put = [f"{number:02}" for number in range(20)]
     for name in put:

@@ -1,0 +1,30 @@
+"""What is large must not cost: many ledgers, many consumers, small objects.
+
+    .venv/bin/python tests/benchmarks/scale.py [--json] [--save]
+
+The results of several programs in one: each of them has a `measure` of its own, says in
+its docstring what it measures, and can be run alone.
+
+    scale_planning   plan_s_100k, plan_again_s_100k, plan_mb
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.benchmarks import record, scale_planning
+
+PARTS = (scale_planning,)
+
+
+def measure() -> dict[str, Any]:
+    """Measure with each program in turn."""
+    result: dict[str, Any] = {}
+    for part in PARTS:
+        result |= part.measure()
+    return result
+
+
+if __name__ == "__main__":
+    packages = dict.fromkeys(name for part in PARTS for name in part.PACKAGES)
+    record.run("scale", measure, tuple(packages))
