@@ -281,6 +281,7 @@ class NodeReader:
     def close(self) -> None:
         """Close the connection as soon as nothing is mapped any longer."""
         self._is_closed = True
+        self._bundle = None
         if not self._mapped:
             self._channel.close()
 
@@ -341,6 +342,7 @@ class NodeReader:
         read, self._read = tuple(self._read), []
         unmapped = list(self._slots)  # the reader has skipped these
         self._slots.clear()
+        self._bundle = None
         while self._unmapped:  # any thread may add more at any moment
             unmapped.append(self._unmapped.pop())
         return read, tuple(unmapped)

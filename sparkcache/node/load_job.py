@@ -76,20 +76,15 @@ class LoadJob:
 
     def key(self, index: int) -> RunKey:
         """Return the key of a run, by its index in the load."""
-        if self.more:
-            load = self.loads[index]
+        if index and self.more:
+            load = self.more[index - 1]
             return RunKey(load.ledger, load.runs[0])
         return RunKey(self.load.ledger, self.load.runs[index])
 
-    @property
-    def loads(self) -> list[Load]:
-        """All its loads."""
-        return [self.load, *self.more]
-
     def span(self, index: int) -> RunSpan:
         """Return the span of one run in its extent."""
-        if self.more:
-            load = self.loads[index]
+        if index and self.more:
+            load = self.more[index - 1]
             return RunSpan(load.ledger, load.extent, 0, 1)
         first = self.begin + index
         return RunSpan(self.load.ledger, self.load.extent, first, first + 1)

@@ -457,6 +457,7 @@ class LoadScheduler:
             assert not job.is_ending or (index == job.next and job.granted)
         for job in jobs:
             assert job.pending is None or not (job.is_awaited() or job.is_ending)
+            assert not job.bundle or (job.granted is not None and job.pending is None)
             for index, sessions in job.waiters.items():
                 assert not sessions or self._by_key[job.key(index)] == (job, index)
         self._queue.check(self._busy, has_idle=bool(self._idle))

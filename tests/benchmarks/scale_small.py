@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from sparkcache_pulsar.testing import StoredObject
 
+PACKAGES = ("boto3", "numpy", "obstore", "pyarrow")
 LEDGERS = 4_000
 MESSAGES = 4
 VALUE_BYTES = 1024
@@ -160,4 +161,4 @@ def _kind(process: psutil.Process) -> str:
 
 
 if __name__ == "__main__":
-    record.run("scale_small", measure, ("pyarrow", "numpy", "boto3", "obstore"))
+    record.run("scale_small", measure, PACKAGES)
