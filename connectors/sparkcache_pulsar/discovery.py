@@ -5,7 +5,8 @@
     owners      which topic each ledger belongs to          owners.py
     coverage    which uploads of a ledger to read           coverage.py
 
-A topic with a manifest has exactly the ledgers that the manifest lists.
+A topic with a manifest has exactly the ledgers that the manifest lists. If it names
+their uploads as well, the bucket is not listed.
 """
 
 from __future__ import annotations
@@ -39,7 +40,11 @@ from sparkcache_pulsar.decoding import Decoding, form_of
 from sparkcache_pulsar.manifest import OPTION, read_manifest
 from sparkcache_pulsar.owners import find_owners, uploads_of_topic
 from sparkcache_pulsar.sequencefile import Layout
-from sparkcache_pulsar.uploads import NO_LEDGER, read_uploads
+from sparkcache_pulsar.uploads import (
+    NO_LEDGER,
+    read_named_uploads,
+    read_uploads,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence, Set
@@ -76,7 +81,9 @@ class Catalog(connectors.Catalog):
         self._fails = options.get("failOnDataLoss", "true") != "false"
         self._decoding = Decoding.parse(decoding)
         self._max_upload_ms = unfinished.max_upload_ms(options)
-        self._listing = self._list()
+        named = self._manifest and read_named_uploads(storage, self._manifest)
+        self._listing = _Listing(named) if named else self._list()
+        self._is_listed = not named
 
     def __repr__(self) -> str:
         return f"Catalog({self._storage.root}, {self._listing!r})"
@@ -89,6 +96,7 @@ class Catalog(connectors.Catalog):
         if selection.pattern is None:
             selected = [name for name in selection.names for name in self._named(name)]
         else:
+            self._require_listing()
             matches = selection.pattern.fullmatch
             selected = [
                 name
@@ -110,7 +118,7 @@ class Catalog(connectors.Catalog):
         contents = self._find(topic)
         if contents.missing:
             # A broker may have written or deleted ledgers since the bucket was listed.
-            self._listing = self._list()
+            self._listing, self._is_listed = self._list(), True
             contents = self._find(topic)
         if contents.missing and self._fails:
             raise contents.missing[0].fault
@@ -123,6 +131,11 @@ class Catalog(connectors.Catalog):
         losses = tuple(missing.as_loss() for missing in contents.missing)
         _log.info("%s: %r", qualified_topic(topic, self._storage.root), contents)
         return Snapshot(tuple(contents.maps), losses)
+
+    def _require_listing(self) -> None:
+        """List the bucket, unless that is done: it has more than a manifest names."""
+        if not self._is_listed:
+            self._listing, self._is_listed = self._list(), True
 
     def _list(self) -> _Listing:
         """List the bucket; the manifest says which uploads should be finished."""
@@ -211,6 +224,7 @@ class Catalog(connectors.Catalog):
         return contents
 
     def _unknown(self, option: str, like: str) -> NoSuchTopicError:
+        self._require_listing()
         contents = self._find(like)
         topics, unassigned = contents.topics, contents.unassigned
         close = get_close_matches(like, sorted(topics), _TOPICS_SHOWN, cutoff=0.6)

@@ -117,6 +117,11 @@ class Key:
             return None
         return cls(int(match[2]), match[1], key.endswith(_INDEX_SUFFIX))
 
+    @property
+    def index(self) -> Key:
+        """The key of the index."""
+        return Key(self.ledger, self.uuid, is_index=True)
+
     def __str__(self) -> str:
         suffix = _INDEX_SUFFIX if self.is_index else ""
         return f"{self.uuid}-ledger-{self.ledger}{suffix}"

@@ -37,12 +37,13 @@ from sparkcache_pulsar.mapfile import read_map_file
 from sparkcache_pulsar.names import FileKey, Key, SegmentKey
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from sparkcache.connector import Storage
     from sparkcache.model import Extent, ObjectId
     from sparkcache_pulsar.decoding import Form
     from sparkcache_pulsar.indexes import Indexed
+    from sparkcache_pulsar.manifest import Listed
 
 NO_LEDGER = -1
 
@@ -119,6 +120,44 @@ def read_uploads(storage: Storage) -> list[Upload]:
             found[stem].data = object_id
     keyed = ((names.parse(stem), each) for stem, each in found.items())
     return _read(storage, [(key, each) for key, each in keyed if key is not None])
+
+
+def read_named_uploads(
+    storage: Storage, manifest: Mapping[int, Listed]
+) -> list[Upload] | None:
+    """Return the uploads that a manifest names, without listing the bucket.
+
+    None if it does not name all of them, or if one of them is not as it should be: then
+    the bucket has to be listed, to find what else there is.
+    """
+    keys = []
+    for ledger, listed in manifest.items():
+        if listed.is_offloaded:
+            if listed.uuid is None:
+                return None
+            keys.append(Key(ledger, listed.uuid, is_index=False))
+    uris = [(f"{storage.root}/{key}", f"{storage.root}/{key.index}") for key in keys]
+    try:
+        ids = _identities(storage, [uri for pair in uris for uri in pair])
+    except SourceError as error:
+        _log.info("listing %s: %s", storage.root, error)
+        return None
+    found = [_Found(ids[index], ids[data]) for data, index in uris]
+    uploads = _read(storage, list(zip(keys, found, strict=True)))
+    is_sound = all(upload.fault is None for upload in uploads)
+    return uploads if is_sound else None
+
+
+def _identities(storage: Storage, uris: Sequence[str]) -> Mapping[str, ObjectId]:
+    """Return the identities of objects. Raises SourceError if one does not exist."""
+    listed = storage.listed(uris)
+    others = [uri for uri in uris if uri not in listed]
+
+    def identity(uri: str) -> ObjectId:
+        return storage.get_end(uri, 1).id
+
+    with ThreadPoolExecutor(_READERS, "pulsar-identity") as readers:
+        return listed | dict(zip(others, readers.map(identity, others), strict=True))
 
 
 def _read(storage: Storage, found: Sequence[tuple[AnyKey, _Found]]) -> list[Upload]:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
+from typing import TYPE_CHECKING
 
 import pytest
 
+from sparkcache.connector import Selection
 from sparkcache.errors import ConfigError, SourceError
 from sparkcache.model import Position
 from sparkcache.testing import MemoryStorage, discover
@@ -15,6 +18,11 @@ from sparkcache_pulsar.testing import Entry, Message, ledger_objects
 
 from .streaming import manifest
 from .topics import TOPIC, store
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from sparkcache.model import ObjectId
 
 CONNECTOR = PulsarConnector()
 ENTRIES = [Entry((Message(b"value"),)).encode()] * 5
@@ -158,6 +166,71 @@ def test_the_upload_that_the_manifest_names_is_taken() -> None:
     storage = MemoryStorage()
     for uuid in several(storage):
         assert chosen(storage, naming(uuid)) == uuid
+
+
+def listed(storage: MemoryStorage, count: int) -> dict[str, str]:
+    """Offload ledgers; return the manifest that names their uploads."""
+    ledgers = []
+    for ledger in range(count):
+        entries = [*ENTRIES, b"made unique" * ledger]
+        store(entries, ledger=ledger, storage=storage)
+        key = ledger_objects(TOPIC, ledger, entries)[0].key
+        ledgers.append(
+            {
+                "ledgerId": ledger,
+                "entries": len(entries),
+                "isOffloaded": True,
+                "offloadedContextUuid": key.partition("-ledger-")[0],
+            }
+        )
+    return {"manifest": json.dumps({"ledgers": ledgers})}
+
+
+def test_a_manifest_that_names_uploads_needs_no_listing() -> None:
+    storage = MemoryStorage()
+    options = listed(storage, 5)
+    store(ENTRIES, ledger=9, topic=OTHER, storage=storage)
+    assert ledger_ids(storage, options) == list(range(5))
+    assert storage.requests["list"] == 0
+    assert ledger_ids(storage, {}) == list(range(5))
+    assert storage.requests["list"] == 1
+
+
+class Unlisted(MemoryStorage):
+    """Tells nothing of names, as a bucket of which they are a small part."""
+
+    def listed(self, uris: Collection[str]) -> dict[str, ObjectId]:
+        return {}
+
+
+def test_what_no_listing_tells_is_asked_for_one_by_one() -> None:
+    storage = Unlisted()
+    options = listed(storage, 5)
+    assert ledger_ids(storage, options) == list(range(5))
+    assert storage.requests["list"] == 0
+
+
+def test_the_bucket_is_listed_if_a_named_upload_is_not_there() -> None:
+    storage = MemoryStorage()
+    options = listed(storage, 5)
+    data, index = ledger_objects(TOPIC, 3, [*ENTRIES, b"made unique" * 3])
+    storage.remove(index.key)
+    with pytest.raises(SourceError, match="an index of these data"):
+        ledger_ids(storage, options)
+    assert storage.requests["list"] > 0
+    storage.put(index.key, index.data, index.metadata)
+    storage.put(data.key, data.data[:-1])
+    with pytest.raises(SourceError, match="as its index says"):
+        ledger_ids(storage, options)
+
+
+def test_a_pattern_is_matched_with_all_topics_of_the_bucket() -> None:
+    storage = MemoryStorage()
+    options = listed(storage, 2)
+    store(ENTRIES, ledger=9, topic=OTHER, storage=storage)
+    catalog = CONNECTOR.catalog(storage, options)
+    with pytest.raises(ConfigError, match="a manifest lists the ledgers of one topic"):
+        catalog.select(Selection(pattern=re.compile("persistent://shop/eu/.*")))
 
 
 def test_another_upload_is_taken_if_the_named_one_is_broken(
