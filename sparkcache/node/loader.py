@@ -92,6 +92,10 @@ def fork_loader(sock: socket.socket, spent: SharedCounters) -> int:
 def run(sock: socket.socket, spent: SharedCounters) -> None:
     """Serve a node; raises BrokenChannelError when it closes the connection."""
     loader = _Loader(Channel(sock, ToLoader), spent)
+    loader.load()
+    # The modules that this has imported stay: the collector need not visit them again.
+    gc.collect()
+    gc.freeze()
     while True:
         loader.load()
 
