@@ -19,7 +19,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from sparkcache.demand import Consumer
+from sparkcache.demand import Consumer, Plan
 from sparkcache.homes import NO_CLUSTER, Cluster
 from sparkcache.model import (
     Extent,
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 
     from sparkcache.config import CacheConfig
     from sparkcache.connector import Storage
-    from sparkcache.demand import Plan
     from sparkcache.source.batch.extent_index import ExtentIndex
     from sparkcache.source.batch.task_reader import TaskReader
     from sparkcache.source.options import ScanOptions
@@ -252,7 +251,10 @@ class BatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @cached_property
     def _dictionary(self) -> bytes:
         """A dictionary that follows from the options alone, as readers in tasks do."""
-        return _sample(self.scan).packed()
+        sample = _sample(self.scan)
+        plan = Plan("", (sample.consumer,))
+        fields = sample.packed(), None, encoded(plan)
+        return pickle.dumps(fields, pickle.HIGHEST_PROTOCOL)
 
     @cached_property
     def _storage(self) -> Storage:
