@@ -12,7 +12,7 @@ Plans are those of five jobs over one topic of 8 ledgers, in a bucket that answe
 
 What travels is what Spark serializes: the partition of a task, and once for a stage its
 code and the broadcast variables of its scan. Topics have 2,000 ledgers: of 10 blocks of
-64 MiB each, so that there are 20,000 partitions, or of 8 MiB, 8 to a partition. Their
+64 MiB each, so that there are 20,000 partitions, or of one. Their
 index objects are real, and no task runs.
 
     partition_bytes     the largest partition, of `bytes_of`
@@ -51,7 +51,7 @@ ROUNDS = 7
 WARM_UP = 2
 MANY_LEDGERS = 2_000
 ENTRY_BYTES = 100 << 10
-BLOCKS_OF = {"640 MiB": [64 << 20] * 10, "8 MiB": [8 << 20]}
+BLOCKS_OF = {"640 MiB": [64 << 20] * 10, "64 MiB": [64 << 20]}
 LARGEST = "640 MiB"
 SAMPLE = 200
 

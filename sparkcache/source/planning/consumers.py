@@ -65,6 +65,7 @@ class _Lookups:
 
     def __init__(self, threads: ThreadPoolExecutor) -> None:
         self._threads = threads
+        self._parsed: dict[object, ScanOptions] = {}
         self._names: dict[object, Future[Sequence[str]]] = {}
         self._confs: dict[SparkSession, Mapping[str, str]] = {}
 
@@ -74,7 +75,7 @@ class _Lookups:
     def begin(self, scans: Iterable[FoundScan], spark: SparkSession) -> None:
         """Begin to look up what only storage tells, unless that has begun."""
         for options in dict.fromkeys(found.options for found in scans):
-            scan = ScanOptions.parse(dict(options))
+            scan = self._scan(options)
             if (spark, options) in self._names or _names(scan) is not None:
                 continue
             config = CacheConfig.resolve(options=scan.raw, conf=self._conf(spark))
@@ -86,12 +87,17 @@ class _Lookups:
         """Return a consumer for each topic of scans that have begun."""
         consumers: list[Consumer] = []
         for options, _ in scans:
-            scan = ScanOptions.parse(dict(options))
+            scan = self._scan(options)
             names = _names(scan)
             if names is None:
                 names = self._names[spark, options].result()
             consumers += [scan.consumer(name) for name in names]
         return consumers
+
+    def _scan(self, options: tuple[tuple[str, str], ...]) -> ScanOptions:
+        if options not in self._parsed:
+            self._parsed[options] = ScanOptions.parse(dict(options))
+        return self._parsed[options]
 
     def _conf(self, spark: SparkSession) -> Mapping[str, str]:
         if spark not in self._confs:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import zlib
 from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,7 +19,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from sparkcache.demand import Consumer
+from sparkcache.demand import Consumer, Plan
 from sparkcache.homes import NO_CLUSTER, Cluster
 from sparkcache.model import (
     Extent,
@@ -46,7 +45,6 @@ if TYPE_CHECKING:
 
     from sparkcache.config import CacheConfig
     from sparkcache.connector import Storage
-    from sparkcache.demand import Plan
     from sparkcache.source.batch.extent_index import ExtentIndex
     from sparkcache.source.batch.task_reader import TaskReader
     from sparkcache.source.options import ScanOptions
@@ -60,26 +58,30 @@ class SharedPart:
 
     Attributes:
         index: The extents of the topic; None if tasks look them up.
-        packed_plan: The plan of the stream, which names all of its topics.
-        dictionary: The dictionary with which the partitions travel compressed; None for
-            that of the reader.
+        encoded_plan: The plan of the stream, which names all of its topics.
+        dictionary: The dictionary with which the JVM's partitions travel compressed.
 
     """
 
     def __init__(
         self,
         index: ExtentIndex | None,
-        packed_plan: bytes,
-        dictionary: bytes | None = None,
+        encoded_plan: bytes,
+        dictionary: bytes = b"",
     ) -> None:
         self.index = index
-        self.packed_plan = packed_plan
+        self.encoded_plan = encoded_plan
         self.dictionary = dictionary
 
     def packed(self) -> bytes:
         """Return the shared part as bytes."""
-        fields = self.index, self.packed_plan, self.dictionary
-        return pickle.dumps(fields, pickle.HIGHEST_PROTOCOL)
+        fields = self.index, self.encoded_plan, self.dictionary
+        return compressed(pickle.dumps(fields, pickle.HIGHEST_PROTOCOL))
+
+    @classmethod
+    def unpacked(cls, packed: bytes) -> SharedPart:
+        """Return the shared part that was packed into these bytes."""
+        return cls(*pickle.loads(decompressed(packed)))  # noqa: S301 - made above
 
 
 class StreamPartition(InputPartition):
@@ -103,30 +105,32 @@ class StreamPartition(InputPartition):
         self.shared = shared
 
     def __reduce__(self) -> tuple[object, ...]:
-        dictionary = self.shared.dictionary or self.partition.dictionary
-        body = compressed(self.partition.packed(), dictionary)
+        plain, shared = self.partition.packed(), self.shared
         if self.number is None:
-            return PackedStreamPartition, ((body, self.shared.packed()),)
-        shared = self.shared.packed() if self.leads else b""
-        return planned_for_jvm, (self.partition.home, body, self.number, shared)
+            fields = plain, shared.index, shared.encoded_plan
+            pickled = pickle.dumps(fields, pickle.HIGHEST_PROTOCOL)
+            return PackedStreamPartition, (
+                compressed(pickled, self.partition.dictionary),
+            )
+        body = compressed(plain, shared.dictionary)
+        packed = shared.packed() if self.leads else b""
+        return planned_for_jvm, (self.partition.home, body, self.number, packed)
 
     @property
     def stream(self) -> Plan:
         """Plan of what the stream has still to read."""
-        encoded = zlib.decompress(self.shared.packed_plan).decode()
-        (plan,) = settings.decode_plans(encoded)
+        (plan,) = settings.decode_plans(self.shared.encoded_plan.decode())
         return plan
 
 
 class PackedStreamPartition(InputPartition):
-    """A partition of a batch, with what it shares, as it travels."""
+    """A partition of a batch, with what it shares, as Python alone sends it."""
 
     def unpacked(self, dictionary: bytes) -> StreamPartition:
         """Return the partition; the dictionary is that of the reader."""
-        body, packed = self.value
-        shared = SharedPart(*pickle.loads(packed))  # noqa: S301 - made above
-        plain = decompressed(body, shared.dictionary or dictionary)
-        return StreamPartition(ScanPartition.unpacked(plain), shared)
+        pickled = decompressed(self.value, dictionary)
+        plain, *shared = pickle.loads(pickled)  # noqa: S301 - made above
+        return StreamPartition(ScanPartition.unpacked(plain), SharedPart(*shared))
 
 
 def planned_for_jvm(*fields: object) -> tuple[object, ...]:
@@ -134,9 +138,11 @@ def planned_for_jvm(*fields: object) -> tuple[object, ...]:
     return fields
 
 
-def open_in_python(body: bytes, shared: bytes) -> PackedStreamPartition:
+def open_in_python(body: bytes, packed: bytes) -> StreamPartition:
     """Return a partition that the JVM passes to Python."""
-    return PackedStreamPartition((body, shared))
+    shared = SharedPart.unpacked(packed)
+    plain = decompressed(body, shared.dictionary)
+    return StreamPartition(ScanPartition.unpacked(plain), shared)
 
 
 def share(partitions: Sequence[StreamPartition]) -> None:
@@ -226,7 +232,7 @@ class BatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _looked_up(self, partition: StreamPartition) -> LookedUpIndex:
         topic, _ = topic_and_root(partition.partition.consumer.topic)
-        batch = partition.shared.packed_plan
+        batch = partition.shared.encoded_plan
         return LookedUpIndex(self.scan, self.config.storage, topic, batch)
 
     def _limit(self, spark_limit: ReadLimit) -> Limit:
@@ -245,7 +251,10 @@ class BatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @cached_property
     def _dictionary(self) -> bytes:
         """A dictionary that follows from the options alone, as readers in tasks do."""
-        return _sample(self.scan).packed()
+        sample = _sample(self.scan)
+        plan = Plan("", (sample.consumer,))
+        fields = sample.packed(), None, encoded(plan)
+        return pickle.dumps(fields, pickle.HIGHEST_PROTOCOL)
 
     @cached_property
     def _storage(self) -> Storage:
@@ -262,6 +271,6 @@ def _sample(scan: ScanOptions) -> ScanPartition:
     return ScanPartition([piece], [], consumer, "", 0, 0, LossReport(), ())
 
 
-def packed(stream: Plan) -> bytes:
-    """Return the plan of a stream, encoded and compressed for its partitions."""
-    return zlib.compress(settings.encode_plans((stream,)).encode(), level=1)
+def encoded(stream: Plan) -> bytes:
+    """Return the plan of a stream, encoded for its partitions."""
+    return settings.encode_plans((stream,)).encode()

@@ -24,7 +24,7 @@ from sparkcache.source.streaming.batches import (
     BatchReader,
     SharedPart,
     StreamPartition,
-    packed,
+    encoded,
 )
 from sparkcache.source.streaming.stream_plan import StreamPlan
 
@@ -109,7 +109,7 @@ class ChangeReader(BatchReader):
         first = self._least([*changes, *self._known])
         stream = self._plan.next((begin, stop), [Consumer(name, first)])
         # Whole ledgers need no surrounding runs, so no partition ships the other files.
-        shared = SharedPart(ExtentIndex(()), packed(stream))
+        shared = SharedPart(ExtentIndex(()), encoded(stream))
         return [StreamPartition(part, shared) for part in parts]
 
     @cached_property

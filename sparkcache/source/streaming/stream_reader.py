@@ -26,7 +26,7 @@ from sparkcache.source.streaming.batches import (
     BatchReader,
     SharedPart,
     StreamPartition,
-    packed,
+    encoded,
 )
 from sparkcache.source.streaming.rate_limit import Rules, admit
 from sparkcache.source.streaming.sampling import RowSamples
@@ -160,9 +160,9 @@ class StreamReader(BatchReader):
                 snapshot = replace(snapshot, losses=tuple(new))
                 snapshots += [(Consumer(name, *bounds), snapshot) for bounds in ranges]
         stream = self._plan.next((start, end), self._still_to_read(begin, view))
-        packed_plan = packed(stream)
+        encoded_plan = encoded(stream)
         shared = {
-            name: SharedPart(index, packed_plan) for name, index in indexes.items()
+            name: SharedPart(index, encoded_plan) for name, index in indexes.items()
         }
         parts = list(
             cut(

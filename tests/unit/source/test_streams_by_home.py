@@ -162,8 +162,9 @@ def in_tasks(parts: list[StreamPartition]) -> list[StreamPartition]:
             assert home == part.partition.home
             assert bool(packed) is (number == len(shared))
             shared += [packed] if packed else []
-            sent = open_in_python(body, shared[number])
-        found.append(sent.unpacked(part.partition.dictionary))
+            found.append(open_in_python(body, shared[number]))
+        else:
+            found.append(sent.unpacked(part.partition.dictionary))
     return found
 
 
