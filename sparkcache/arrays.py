@@ -16,6 +16,7 @@ Bools = npt.NDArray[np.bool_]
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 
 _MAX_MILLIS = (1 << 63) // 1000 - 1
+_FEW = 16  # pairs of a row, each of which is compared with all others
 
 
 @dataclass(slots=True)
@@ -39,6 +40,8 @@ def words(buffer: Bytes, dtype: str) -> npt.NDArray[Any]:
 def binary(buffer: Bytes, ranges: Ranges) -> pa.Array:
     """Copy ranges of a buffer to a binary array; null where not present."""
     rows = len(ranges.present)
+    if not ranges.present.any():
+        return pa.nulls(rows, pa.binary())
     start, length, present = ranges.start, ranges.length, ranges.present
     validity = None
     if not present.all():
@@ -61,6 +64,8 @@ def string(buffer: Bytes, ranges: Ranges) -> pa.Array:
     Java may have stored any bytes.
     """
     array = binary(buffer, ranges)
+    if array.null_count == len(array):
+        return pa.nulls(len(array), pa.string())
     try:
         return array.cast(pa.string())
     except pa.ArrowInvalid:
@@ -92,7 +97,12 @@ def timestamp(millis: Ints, present: Bools | None = None) -> pa.Array:
 
 def constant(value: str | int | None, type_: pa.DataType, rows: int) -> pa.Array:
     """Return an array that repeats one value."""
-    return pa.repeat(pa.scalar(value, type_), rows)
+    encoded = value.encode() if isinstance(value, str) else b""
+    if not 0 < len(encoded) * rows < 1 << 31:
+        return pa.repeat(pa.scalar(value, type_), rows)
+    offsets = np.arange(rows + 1, dtype=np.int32) * np.int32(len(encoded))
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(encoded * rows)]
+    return pa.Array.from_buffers(type_, rows, buffers)
 
 
 def maps(row: Ints, keys: pa.Array, values: pa.Array, rows: int) -> pa.Array:
@@ -115,6 +125,12 @@ def last_of_each(row: Ints, keys: pa.Array) -> Ints:
         return np.arange(len(row))
     encoded = keys.dictionary_encode()
     codes = encoded.indices.to_numpy().astype(np.int64)
+    most = int(np.bincount(row).max())
+    if most <= _FEW and not any(
+        ((row[n:] == row[:-n]) & (codes[n:] == codes[:-n])).any()
+        for n in range(1, most)
+    ):
+        return np.arange(len(row))
     backwards = (row * len(encoded.dictionary) + codes)[::-1]
     _, first = np.unique(backwards, return_index=True)
     return np.sort(len(row) - 1 - first)
@@ -122,6 +138,8 @@ def last_of_each(row: Ints, keys: pa.Array) -> Ints:
 
 def fixed(type_: pa.DataType, values: np.ndarray, present: Bools | None) -> pa.Array:
     """Return an array of a fixed-width type over `values`; null where not present."""
+    if present is not None and not present.any():
+        return pa.nulls(len(values), type_)
     validity = None if present is None or present.all() else bitmap(present)
     buffers = [validity, pa.py_buffer(values)]
     return pa.Array.from_buffers(type_, len(values), buffers)

@@ -554,6 +554,15 @@ class Connector(ABC):
         Corrupt entries become losses; the other entries are decoded nevertheless.
         """
 
+    def decode_all(
+        self, runs: Sequence[tuple[Ledger, RawRun]], batch_bytes: int
+    ) -> list[DecodedRun]:
+        """Decode small runs of one topic that have the same `Ledger.decoding`.
+
+        Override it if that costs less than to decode one after another.
+        """
+        return [self.decode(ledger, raw, batch_bytes) for ledger, raw in runs]
+
     def resolver(
         self, decoding: str, options: Mapping[str, str], surrounding: SurroundingRuns
     ) -> Resolver:

@@ -48,6 +48,11 @@ class Metrics:
     streamed: int = counter(
         "cache.streamed", "Runs served without being held, for lack of room."
     )
+    direct: int = counter(
+        "cache.direct",
+        "Runs that a task loaded itself, since they would not have been held and "
+        "nobody else waited for them.",
+    )
     served_bytes: int = counter("cache.served.bytes", "Size of all runs served.")
     reads: int = counter(
         "cache.reads",

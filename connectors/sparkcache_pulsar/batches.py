@@ -6,27 +6,33 @@ A batch is n consecutive messages:
     value           as long as `payload_size` in the metadata says
 
 The start of a message depends on the length of the one before, so plain Python walks
-the messages one by one. Only properties and the key precede the size, so the walk
-skips just these fields, and checks only that it ends exactly where the batch does. The
-metadata of all messages is parsed, and compared with this result, later.
+the messages one by one; batch_starts.py looks for a quicker way first. Only properties
+and the key precede the size, so the walk skips just these fields, and checks only that
+it ends exactly where the batch does. The metadata of all messages is parsed, and
+compared with this result, later.
 """
 
 from __future__ import annotations
 
 import struct
+from typing import TYPE_CHECKING
 
 from sparkcache_pulsar.protobuf import SLACK_BYTES
+
+if TYPE_CHECKING:
+    Buffer = bytes | memoryview
 
 PROPERTIES, PARTITION_KEY, PAYLOAD_SIZE = 1, 2, 3
 
 _DELIMITED = 2
-_BEFORE_SIZE = {PROPERTIES << 3 | _DELIMITED, PARTITION_KEY << 3 | _DELIMITED}  # tags
-_SIZE_TAG = PAYLOAD_SIZE << 3
+BEFORE_SIZE_TAGS = {PROPERTIES << 3 | _DELIMITED, PARTITION_KEY << 3 | _DELIMITED}
+SIZE_TAG = PAYLOAD_SIZE << 3
+
 _HEAD = struct.Struct(">IBBB")
 _FIELD = struct.Struct("BBB")
 
 
-def message_starts(payload: bytes, limit: int) -> list[int] | None:
+def message_starts(payload: Buffer, limit: int) -> list[int] | None:
     """Return where each message starts; None unless up to `limit` fill the batch.
 
     The payload must have SLACK_BYTES after its end.
@@ -37,10 +43,10 @@ def message_starts(payload: bytes, limit: int) -> list[int] | None:
         return None
 
 
-def _walk(payload: bytes, end: int, limit: int) -> list[int] | None:
+def _walk(payload: Buffer, end: int, limit: int) -> list[int] | None:
     starts: list[int] = []
     append, head, field = starts.append, _HEAD.unpack_from, _FIELD.unpack_from
-    before_size = _BEFORE_SIZE
+    before_size = BEFORE_SIZE_TAGS
     start = 0
     for _ in range(limit):
         if start >= end:
@@ -51,7 +57,7 @@ def _walk(payload: bytes, end: int, limit: int) -> list[int] | None:
         while tag in before_size and low < 0x80:
             offset += 2 + low
             tag, low, high = field(payload, offset)
-        if tag != _SIZE_TAG or (low & high) >= 0x80:
+        if tag != SIZE_TAG or (low & high) >= 0x80:
             size = _payload_size(payload, offset, start + 4 + length)
             if size is None:
                 return None
@@ -61,12 +67,12 @@ def _walk(payload: bytes, end: int, limit: int) -> list[int] | None:
     return starts if start == end else None
 
 
-def _payload_size(payload: bytes, offset: int, end: int) -> int | None:
+def _payload_size(payload: Buffer, offset: int, end: int) -> int | None:
     """Find the payload size after any other fields; None if it is absent."""
     while offset < end:
         tag = payload[offset]
         value, offset = _varint(payload, offset + 1)
-        if tag == _SIZE_TAG:
+        if tag == SIZE_TAG:
             return value
         if tag & 7 == _DELIMITED:
             offset += value
@@ -75,7 +81,7 @@ def _payload_size(payload: bytes, offset: int, end: int) -> int | None:
     return None
 
 
-def _varint(payload: bytes, offset: int) -> tuple[int, int]:
+def _varint(payload: Buffer, offset: int) -> tuple[int, int]:
     value = 0
     for shift in range(0, 70, 7):
         byte = payload[offset]

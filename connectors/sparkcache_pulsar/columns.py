@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -17,8 +17,7 @@ from sparkcache_pulsar.message_ids import message_ids
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sparkcache.arrays import Bytes
-    from sparkcache.model import Ledger
+    from sparkcache.arrays import Bytes, Ints
     from sparkcache_pulsar.entries import Entries
     from sparkcache_pulsar.messages import Messages
 
@@ -47,11 +46,24 @@ ENVELOPE = pa.schema(
 )
 
 
-def envelope(
-    ledger: Ledger, first_entry: int, entries: Entries, messages: Messages
-) -> list[pa.Array]:
-    """Return the metadata columns of messages; the run starts at `first_entry`."""
-    return _Columns(ledger, first_entry, entries, messages).arrays()
+class Places(NamedTuple):
+    """Where some entries of a topic are.
+
+    Attributes:
+        topic: The topic's full name and root.
+        ledger: The id of their ledger, or that of each.
+        entry: The id of each.
+
+    """
+
+    topic: str
+    ledger: int | Ints
+    entry: Ints
+
+
+def envelope(places: Places, entries: Entries, messages: Messages) -> list[pa.Array]:
+    """Return the metadata columns of messages."""
+    return _Columns(places, entries, messages).arrays()
 
 
 def keys(messages: Messages) -> pa.Array:
@@ -68,12 +80,12 @@ def keys(messages: Messages) -> pa.Array:
 class _Columns:
     """The columns of some messages; values of an entry repeat for its messages."""
 
-    def __init__(
-        self, ledger: Ledger, first_entry: int, entries: Entries, messages: Messages
-    ) -> None:
-        self._ledger = ledger
-        self._topic, _ = topic_and_root(ledger.topic)
-        self._first_entry = first_entry
+    def __init__(self, places: Places, entries: Entries, messages: Messages) -> None:
+        self._topic, _ = topic_and_root(places.topic)
+        self._ledger = places.ledger
+        if not isinstance(places.ledger, int):
+            self._ledger = places.ledger[messages.entry]
+        self._entry_id = places.entry[messages.entry]
         self._entries = entries
         self._messages = messages
         self._rows = len(messages.entry)
@@ -83,7 +95,6 @@ class _Columns:
     def arrays(self) -> list[pa.Array]:
         messages, metadata = self._messages, self._entries.metadata
         partition = names.partition(self._topic)
-        entry_id = messages.entry + self._first_entry
         sent = metadata.numbers[fields.PUBLISH_TIME].signed[messages.entry]
         event = messages.event_time
         stored = self._entries.broker.numbers[fields.BROKER_TIMESTAMP]
@@ -92,11 +103,12 @@ class _Columns:
         return [
             arrays.constant(self._topic, pa.string(), self._rows),
             arrays.constant(partition, pa.int32(), self._rows),
-            arrays.constant(self._ledger.id, pa.int64(), self._rows),
-            arrays.int64(entry_id),
+            self._ledger_ids(),
+            arrays.int64(self._entry_id),
             arrays.int32(batch_index, batch_index >= 0),
             message_ids(
-                self._ledger.id, entry_id, partition, batch_index, messages.batch_size
+                *(self._ledger, self._entry_id, partition),
+                *(batch_index, messages.batch_size),
             ),
             arrays.timestamp(sent),
             arrays.timestamp(event.signed, event.is_true),
@@ -116,6 +128,11 @@ class _Columns:
                 deliver_at.signed[messages.entry], deliver_at.present[messages.entry]
             ),
         ]
+
+    def _ledger_ids(self) -> pa.Array:
+        if isinstance(self._ledger, int):
+            return arrays.constant(self._ledger, pa.int64(), self._rows)
+        return arrays.int64(self._ledger)
 
     def _index(self) -> pa.Array:
         """Count back from the entry's index, which belongs to its last message."""

@@ -24,6 +24,7 @@ from sparkcache_pulsar.discovery import Catalog
 from sparkcache_pulsar.encryption import options as encryption
 from sparkcache_pulsar.resolver import Resolver
 from sparkcache_pulsar.sequencefile import Layout
+from sparkcache_pulsar.together import decode_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -126,6 +127,12 @@ class PulsarConnector(Connector):
     def decode(self, ledger: Ledger, raw: RawRun, batch_bytes: int) -> DecodedRun:
         """Decode the records of a run."""
         return decode(ledger, raw, batch_bytes)
+
+    def decode_all(
+        self, runs: Sequence[tuple[Ledger, RawRun]], batch_bytes: int
+    ) -> list[DecodedRun]:
+        """Decode the records of several ledgers at once."""
+        return decode_all(runs, batch_bytes)
 
     def selects_rows(self, options: Mapping[str, str]) -> bool:
         """Return False: runs of chunks and transactions have columns of their own."""

@@ -25,7 +25,8 @@ from sparkcache.arrays import words
 from sparkcache_pulsar import codecs
 from sparkcache_pulsar.faults import Faults
 from sparkcache_pulsar.frames import FRAME_HEADER_BYTES
-from sparkcache_pulsar.protobuf import SLACK_BYTES, Kind, parse
+from sparkcache_pulsar.protobuf import Kind, parse
+from sparkcache_pulsar.splitting import with_slack
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -83,7 +84,7 @@ class Entries:
     """The entries of a run: one lane each, counted from the run's first entry.
 
     Attributes:
-        buffer: The run's bytes, followed by slack.
+        buffer: The run's bytes, followed by slack; read-only.
         broker: BrokerEntryMetadata; all fields absent for entries without it.
         metadata: MessageMetadata.
         first_byte: Start of each entry in the buffer.
@@ -128,8 +129,7 @@ def read_entries(
     data: bytes | memoryview, starts: Sequence[int], faults: Faults
 ) -> Entries:
     """Read the entries whose frames begin at `starts`."""
-    buffer = np.zeros(len(data) + SLACK_BYTES, np.uint8)
-    buffer[: len(data)] = np.frombuffer(data, np.uint8)
+    buffer = with_slack(data)
     frame = np.array(starts, np.int64)
     offset = frame + FRAME_HEADER_BYTES
     end = offset + words(buffer, ">i4")[frame]

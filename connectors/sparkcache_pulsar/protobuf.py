@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -26,8 +26,9 @@ import numpy.typing as npt
 from sparkcache.arrays import Bools, Bytes, Ints, Ranges, words
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
+T = TypeVar("T")
 UInts = npt.NDArray[np.uint64]
 
 SLACK_BYTES = 16
@@ -44,6 +45,7 @@ of which have their fields in the same order, reach this limit.
 _STEP_WORK = 1 << 16  # the fixed cost of a step, in lanes
 
 _DONE = np.uint64(2**64 - 1)
+_ALL = slice(None)
 _VARINT, _FIXED64, _DELIMITED, _FIXED32 = 0, 1, 2, 5
 
 
@@ -106,8 +108,13 @@ class Table:
 def read_varints(buffer: Bytes, offsets: Ints) -> tuple[UInts, Ints]:
     """Read a varint at each offset: its value and its length, 0 if unterminated."""
     first = buffer[offsets]
-    if not (first >= 0x80).any():
+    if first.max(initial=0) < 0x80:
         return first.astype(np.uint64), np.ones(len(offsets), np.int64)
+    goes_on, second = first >= 0x80, buffer[offsets + 1]
+    if not (goes_on & (second >= 0x80)).any():
+        low = (first & np.uint8(0x7F)).astype(np.uint64)
+        high = (second * goes_on).astype(np.uint64)
+        return low | high << np.uint64(7), goes_on + np.int64(1)
     word = words(buffer, "<u8")[offsets]
     stops = ~word & np.uint64(0x8080808080808080)
     lowest = stops & (~stops + np.uint64(1))
@@ -153,7 +160,23 @@ def parse(buffer: Bytes, start: Ints, end: Ints, fields: Mapping[int, Kind]) -> 
     return _Parser(buffer, start, end, fields).run()
 
 
+class _Columns(dict[int, T]):
+    """Columns by field number, each made when it is first asked for."""
+
+    def __init__(self, numbers: Iterable[int], new: Callable[[], T]) -> None:
+        super().__init__()
+        self._numbers, self._new = frozenset(numbers), new
+
+    def __missing__(self, number: int) -> T:
+        if number not in self._numbers:
+            raise KeyError(number)
+        self[number] = column = self._new()
+        return column
+
+
 class _Parser:
+    """A parse; `lanes` are indexes, or _ALL."""
+
     def __init__(
         self, buffer: Bytes, start: Ints, end: Ints, fields: Mapping[int, Kind]
     ) -> None:
@@ -165,21 +188,20 @@ class _Parser:
         self._tag = np.full(lanes, _DONE, np.uint64)
         self._lanes = np.arange(lanes)
         self._field_counts = np.zeros(lanes, np.int32)
-        self._parts: dict[int, list[tuple[Ints, Ints, Ints, UInts]]] = {}
-        self._table = Table({}, {}, {}, np.zeros(lanes, np.bool_))
-        for number, kind in fields.items():
-            none = np.zeros(lanes, np.bool_)
-            if kind is Kind.NUMBER:
-                column = Numbers(np.zeros(lanes, np.uint64), none)
-                self._table.numbers[number] = column
-            elif kind is Kind.RANGE:
-                zeros = np.zeros((2, lanes), np.int64)
-                self._table.ranges[number] = Ranges(zeros[0], zeros[1], none)
-            else:
-                self._parts[number] = []
+        self._parts: dict[int, list[tuple[Ints, Ints, Ints, UInts]]] = {
+            number: []
+            for number, kind in fields.items()
+            if kind in (Kind.NUMBERS, Kind.RANGES)
+        }
+        self._table = Table(
+            _Columns(_of_kind(fields, Kind.NUMBER), lambda: _no_numbers(lanes)),
+            _Columns(_of_kind(fields, Kind.RANGE), lambda: _no_ranges(lanes)),
+            {},
+            np.zeros(lanes, np.bool_),
+        )
 
     def run(self) -> Table:
-        self._read_tags(self._lanes)
+        self._read_tags(_ALL)
         steps = MAX_WORK // (_STEP_WORK + len(self._lanes))
         while (least := self._tag.min(initial=_DONE)) != _DONE:
             if not steps:
@@ -189,9 +211,7 @@ class _Parser:
             chosen = self._tag == least
             if int(least) >> 3 not in self._fields:
                 chosen = self._unknown(int(least) & 7)
-            self._step(
-                int(least), self._lanes if chosen.all() else np.flatnonzero(chosen)
-            )
+            self._step(int(least), _ALL if chosen.all() else np.flatnonzero(chosen))
         for number, parts in self._parts.items():
             self._table.repeated[number] = _in_order_of_lanes(parts)
         return self._table
@@ -203,20 +223,25 @@ class _Parser:
         chosen: Bools = unknown & (self._tag & np.uint64(7) == wire_type)
         return chosen
 
-    def _read_tags(self, lanes: Ints) -> None:
+    def _read_tags(self, lanes: Ints | slice) -> None:
         """Read the next tag of lanes that are between two fields."""
-        more = self._offsets[lanes] < self._end[lanes]
-        self._tag[lanes[~more]] = _DONE
-        lanes = lanes[more]
-        tag, length = read_varints(self._buffer, self._offsets[lanes])
-        self._offsets[lanes] += length
+        offsets, end = self._offsets[lanes], self._end[lanes]
+        more = offsets < end
+        if not more.all():
+            self._tag[lanes] = _DONE
+            lanes, offsets, end = self._lanes[lanes][more], offsets[more], end[more]
+            if not len(lanes):
+                return
+        tag, length = read_varints(self._buffer, offsets)
+        after = offsets + length
+        self._offsets[lanes] = after
         self._tag[lanes] = tag
-        bad = (length == 0) | (tag < 8) | (tag >= 2**32)
-        bad |= self._offsets[lanes] > self._end[lanes]
+        bad = (length == 0) | (tag < 8) | (tag >= 2**32) | (after > end)
         bad |= self._field_counts[lanes] == MAX_FIELDS
-        self._reject(lanes[bad])
+        if bad.any():
+            self._reject(self._lanes[lanes][bad])
 
-    def _step(self, tag: int, lanes: Ints) -> None:
+    def _step(self, tag: int, lanes: Ints | slice) -> None:
         """Move lanes over the field that all of them have next."""
         number, wire_type = tag >> 3, tag & 7
         kind = self._fields.get(number)
@@ -224,8 +249,8 @@ class _Parser:
         if kind is not None and _WIRE_TYPE[kind] != wire_type:
             self._reject(lanes)
             return
-        start, length = offsets, np.zeros(len(lanes), np.int64)
-        value = np.zeros(len(lanes), np.uint64)
+        start, length = offsets, np.zeros(len(offsets), np.int64)
+        value = np.zeros(len(offsets), np.uint64)
         if wire_type in (_VARINT, _DELIMITED):
             value, size = read_varints(self._buffer, offsets)
             start = offsets + size
@@ -237,35 +262,53 @@ class _Parser:
             length += 8 if wire_type == _FIXED64 else 4
             ok = offsets + length <= end
         else:
-            ok = np.zeros(len(lanes), np.bool_)
+            ok = np.zeros(len(offsets), np.bool_)
         if not ok.all():
-            self._reject(lanes[~ok])
-            lanes, start, length = lanes[ok], start[ok], length[ok]
+            self._reject(self._lanes[lanes][~ok])
+            lanes, start, length = self._lanes[lanes][ok], start[ok], length[ok]
             value = value[ok]
-        self._offsets[lanes] = start + length
-        self._field_counts[lanes] += 1
         if kind is not None:
             self._store(number, lanes, start, length, value)
+        self._offsets[lanes] = start + length
+        self._field_counts[lanes] += 1
         self._read_tags(lanes)
 
     def _store(
-        self, number: int, lanes: Ints, start: Ints, length: Ints, value: UInts
+        self,
+        number: int,
+        lanes: Ints | slice,
+        start: Ints,
+        length: Ints,
+        value: UInts,
     ) -> None:
-        if number in self._table.numbers:
+        if number in self._parts:
+            self._parts[number].append((self._lanes[lanes], start, length, value))
+        elif self._fields[number] is Kind.NUMBER:
             numbers = self._table.numbers[number]
             numbers.value[lanes] = value
             numbers.present[lanes] = True
-        elif number in self._table.ranges:
+        else:
             ranges = self._table.ranges[number]
             ranges.start[lanes] = start
             ranges.length[lanes] = length
             ranges.present[lanes] = True
-        else:
-            self._parts[number].append((lanes, start, length, value))
 
-    def _reject(self, lanes: Ints) -> None:
+    def _reject(self, lanes: Ints | slice) -> None:
         self._table.bad[lanes] = True
         self._tag[lanes] = _DONE
+
+
+def _of_kind(fields: Mapping[int, Kind], wanted: Kind) -> Iterator[int]:
+    return (number for number, kind in fields.items() if kind is wanted)
+
+
+def _no_numbers(lanes: int) -> Numbers:
+    return Numbers(np.zeros(lanes, np.uint64), np.zeros(lanes, np.bool_))
+
+
+def _no_ranges(lanes: int) -> Ranges:
+    start, length = np.zeros((2, lanes), np.int64)
+    return Ranges(start, length, np.zeros(lanes, np.bool_))
 
 
 def _in_order_of_lanes(parts: list[tuple[Ints, Ints, Ints, UInts]]) -> Repeated:

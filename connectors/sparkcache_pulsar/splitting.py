@@ -9,13 +9,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
+import numpy as np
+
 from sparkcache.connector import RawRun
 from sparkcache.model import Loss, Run
 from sparkcache_pulsar.names import LAST_ID
+from sparkcache_pulsar.protobuf import SLACK_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from sparkcache.arrays import Bytes
     from sparkcache.connector import ByteStream
     from sparkcache.model import Extent, Ledger
 
@@ -49,7 +53,11 @@ class Walk(Protocol):
 
 
 class Splitter:
-    """The state of one pass over an extent: a buffer, and how much of it is passed."""
+    """The state of one pass over an extent: a buffer, and how much of it is passed.
+
+    What was passed on stays as it is: what follows is read into another buffer. That
+    is as large as the last one had to be, so that it rarely has to grow.
+    """
 
     def __init__(
         self,
@@ -62,7 +70,8 @@ class Splitter:
         self._stream = stream
         self._begin = begin
         self._end = extent.offset + extent.size_bytes
-        self._buffer = bytearray()
+        self._buffer: Bytes = np.empty(READ_BYTES + SLACK_BYTES, np.uint8)
+        self._filled = 0
         self._passed = 0
         self._offset = stream.position  # of the first byte not passed on
         self._fault: Fault | None = None
@@ -74,9 +83,9 @@ class Splitter:
         self, size_bytes: int, check: Callable[[Buffer], Fault | None]
     ) -> None:
         """Skip the head before the records; `check` gets less if the data end."""
-        while len(self._buffer) < size_bytes and self._read():
+        while self._filled < size_bytes and self._read():
             pass
-        self._fault = check(self._buffer)
+        self._fault = check(self._buffer.data[: self._filled])
         if self._fault is None:
             self._pass(size_bytes)
 
@@ -112,20 +121,46 @@ class Splitter:
         return replace(raw, losses=(*raw.losses, loss))
 
     def _advance(self, walk: Walk, run: Run) -> bool:
-        # An open view would keep the buffer from growing.
-        with memoryview(self._buffer)[self._passed :] as data:
-            return walk.advance(data, run.last, self._end - self._offset)
+        data = self._buffer.data[self._passed : self._filled]
+        return walk.advance(data, run.last, self._end - self._offset)
 
     def _pass(self, size_bytes: int) -> memoryview:
         start, self._passed = self._passed, self._passed + size_bytes
         self._offset += size_bytes
-        return memoryview(self._buffer)[start : self._passed].toreadonly()
+        return self._buffer.data[start : self._passed].toreadonly()
 
     def _read(self) -> bool:
-        if self._passed:  # views of the old buffer were passed on
-            self._buffer = self._buffer[self._passed :]
-            self._passed = 0
-        remaining = self._end - self._offset - len(self._buffer)
+        rest = self._filled - self._passed
+        remaining = self._end - self._offset - rest
         chunk = self._stream.read(min(READ_BYTES, remaining)) if remaining > 0 else b""
-        self._buffer += chunk
+        needed = rest + len(chunk) + SLACK_BYTES
+        if self._passed or needed > len(self._buffer):
+            is_larger = needed > len(self._buffer)
+            room = 2 * needed if is_larger else len(self._buffer)
+            buffer: Bytes = np.empty(room, np.uint8)
+            buffer[:rest] = self._buffer[self._passed : self._filled]
+            self._buffer, self._passed = buffer, 0
+        self._filled = rest + len(chunk)
+        self._buffer[rest : self._filled] = np.frombuffer(chunk, np.uint8)
         return bool(chunk)
+
+
+def with_slack(data: bytes | memoryview) -> Bytes:
+    """Return data as an array, followed by SLACK_BYTES of any value; read-only.
+
+    Copies data only if nothing follows them in their buffer.
+    """
+    found = np.frombuffer(data, np.uint8)
+    whole = data.obj if isinstance(data, memoryview) else None
+    if isinstance(whole, np.ndarray) and whole.dtype == np.uint8 and whole.ndim == 1:
+        start = _address(found) - _address(whole)
+        if start + len(found) + SLACK_BYTES <= len(whole):
+            view: Bytes = whole[start : start + len(found) + SLACK_BYTES]
+            view.flags.writeable = False
+            return view
+    return np.concatenate([found, np.zeros(SLACK_BYTES, np.uint8)])
+
+
+def _address(array: Bytes) -> int:
+    address: int = array.__array_interface__["data"][0]
+    return address

@@ -20,14 +20,10 @@ import numpy as np
 from sparkcache.arrays import Ranges, words
 from sparkcache_pulsar import codecs
 from sparkcache_pulsar import entries as entry_fields
-from sparkcache_pulsar.batches import (
-    PARTITION_KEY,
-    PAYLOAD_SIZE,
-    PROPERTIES,
-    message_starts,
-)
+from sparkcache_pulsar.batch_starts import find_starts
+from sparkcache_pulsar.batches import PARTITION_KEY, PAYLOAD_SIZE, PROPERTIES
 from sparkcache_pulsar.messages import Messages, Properties, select
-from sparkcache_pulsar.protobuf import SLACK_BYTES, Kind, Numbers, Repeated, parse
+from sparkcache_pulsar.protobuf import Kind, Numbers, Repeated, parse
 
 if TYPE_CHECKING:
     from sparkcache.arrays import Bools, Ints
@@ -77,7 +73,7 @@ class _Finder:
         self._faults = faults
         listed = entries.metadata.repeated[entry_fields.BATCH_INDEXES]
         self._retained = np.bincount(listed.lane, minlength=len(entries.start))
-        counts, starts = self._walk_batches()
+        counts, starts = self._find_batches()
         rows = int(counts.sum())
         lane = np.repeat(np.arange(len(counts)), counts)
         first_row = np.cumsum(counts) - counts
@@ -93,46 +89,60 @@ class _Finder:
         self._end[:-1][same] = self._start[1:][same]
         self._restore_indexes(counts)
 
-    def _walk_batches(self) -> tuple[Ints, Ints]:
+    def _find_batches(self) -> tuple[Ints, Ints]:
         """Return message counts per payload, and the starts of messages in batches."""
-        buffer = self._payloads.buffer
+        payloads = self._payloads
         sizes = self._entry_metadata.numbers[entry_fields.MESSAGES_IN_BATCH]
-        lanes = self._payloads.lanes
-        ranges = self._entry_metadata.ranges
-        shared = ranges[entry_fields.PRODUCER_NAME].length.copy()
-        shared += ranges[entry_fields.SCHEMA_VERSION].length  # each row has a copy
-        counts = np.ones(len(lanes), np.int64)
-        chains: list[Ints] = []
-        for index in np.flatnonzero(sizes.present[lanes]).tolist():
-            lane, size = int(lanes[index]), int(sizes.signed[lanes[index]])
-            start, end = (
-                int(self._payloads.start[index]),
-                int(self._payloads.end[index]),
+        counts = np.ones(len(payloads.lanes), np.int64)
+        batches = np.flatnonzero(sizes.present[payloads.lanes])
+        lanes = payloads.lanes[batches]
+        size, start, end = sizes.signed[lanes], payloads.start, payloads.end
+        found, starts = find_starts(
+            payloads.buffer,
+            start[batches],
+            end[batches],
+            size.clip(0, MAX_MESSAGES),
+        )
+        # A compacted batch may have all messages, or only those that it lists.
+        is_whole = (found >= 0) & (found == size)
+        is_whole |= (found > 0) & (found == self._retained[lanes])
+        is_small = found * self._shared_bytes(lanes) <= codecs.MAX_PAYLOAD_BYTES
+        for index in np.flatnonzero(~(is_whole & is_small)).tolist():
+            batch = batches[index]
+            self._add_fault(
+                int(lanes[index]),
+                int(size[index]),
+                int(end[batch] - start[batch]),
+                int(found[index]) if is_whole[index] else None,
             )
-            payload = buffer[start : end + SLACK_BYTES].tobytes()
-            starts = message_starts(payload, min(size, MAX_MESSAGES))
-            if starts is None or not self._is_count(lane, size, len(starts)):
-                expected = f"a batch of {size} messages in {end - start} bytes"
-                self._faults.add(lane, expected, "lengths that do not add up to that")
-                starts = []
-            elif len(starts) * int(shared[lane]) > codecs.MAX_PAYLOAD_BYTES:
-                expected = (
-                    "producer name and schema version of up to "
-                    f"{codecs.MAX_PAYLOAD_BYTES} bytes for all messages of a batch"
-                )
-                found = f"{shared[lane]} bytes for each of {len(starts)} messages"
-                self._faults.add(lane, expected, found)
-                starts = []
-            counts[index] = len(starts)
-            chains.append(np.array(starts, np.int64) + start)
-        return counts, np.concatenate([np.zeros(0, np.int64), *chains])
+        kept = np.where(is_whole & is_small, found, 0)
+        if not (is_whole & is_small).all():
+            starts = starts[np.repeat(kept > 0, found.clip(0))]
+        counts[batches] = kept
+        return counts, starts
 
-    def _is_count(self, lane: int, size: int, found: int) -> bool:
-        """Return whether an entry states that it has `found` messages.
+    def _shared_bytes(self, lanes: Ints) -> Ints:
+        """Return the bytes of entries of which each message has a copy."""
+        ranges = self._entry_metadata.ranges
+        name = ranges[entry_fields.PRODUCER_NAME].length[lanes]
+        shared: Ints = name + ranges[entry_fields.SCHEMA_VERSION].length[lanes]
+        return shared
 
-        A compacted batch may have all messages, or only those that it lists.
-        """
-        return found == size or 0 < found == self._retained[lane]
+    def _add_fault(
+        self, lane: int, size: int, size_bytes: int, found: int | None
+    ) -> None:
+        """Mark an entry whose messages are not found, or are too many."""
+        if found is None:
+            expected = f"a batch of {size} messages in {size_bytes} bytes"
+            self._faults.add(lane, expected, "lengths that do not add up to that")
+            return
+        expected = (
+            "producer name and schema version of up to "
+            f"{codecs.MAX_PAYLOAD_BYTES} bytes for all messages of a batch"
+        )
+        shared_bytes = int(self._shared_bytes(np.array([lane]))[0])
+        each = f"{shared_bytes} bytes for each of {found} messages"
+        self._faults.add(lane, expected, each)
 
     def find(self) -> Messages:
         buffer = self._payloads.buffer

@@ -41,6 +41,7 @@ SCHEMA = pa.schema(
 )
 
 _PORT_BYTES = 4
+_IPV4_BYTES = 4 + _PORT_BYTES
 
 
 def batch(queue: Queue, records: Records, messages: Messages) -> pa.RecordBatch:
@@ -69,6 +70,11 @@ def batch(queue: Queue, records: Records, messages: Messages) -> pa.RecordBatch:
 
 def _hosts(records: Records, start: Ints, end: Ints, lane: Ints) -> pa.Array:
     """Return hosts as `ip:port`; each distinct host is formatted once."""
+    if len(start) and (end - start == _IPV4_BYTES).all():
+        stored_hosts = records.int64(start)
+        if (stored_hosts == stored_hosts[0]).all():
+            host = records.buffer[start[0] : end[0]].tobytes()
+            return arrays.constant(_host(host), pa.string(), len(lane))
     everywhere = np.ones(len(start), np.bool_)
     stored = arrays.binary(records.buffer, Ranges(start, end - start, everywhere))
     encoded = stored.dictionary_encode()

@@ -22,13 +22,15 @@ from sparkcache.model import Loss
 from sparkcache_rocketmq import columns, queues
 from sparkcache_rocketmq.bodies import Faults, messages, verify
 from sparkcache_rocketmq.checks import check_fields, check_properties
-from sparkcache_rocketmq.records import chain, read
+from sparkcache_rocketmq.records import are_starts, chain, read
+from sparkcache_rocketmq.splitting import CutRun
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pyarrow as pa
 
+    from sparkcache.arrays import Bytes, Ints
     from sparkcache.connector import RawRun
     from sparkcache.model import Ledger, Run
     from sparkcache_rocketmq.records import Records
@@ -36,10 +38,11 @@ if TYPE_CHECKING:
 
 def decode(ledger: Ledger, raw: RawRun, batch_bytes: int) -> DecodedRun:
     """Decode a run; add the losses found here to those of the raw run."""
-    starts = chain(raw.data, 0, len(raw.data))
-    if not starts:
+    buffer = np.frombuffer(raw.data, np.uint8)
+    starts = _starts(raw, buffer)
+    if not len(starts):
         return DecodedRun([], raw.losses)
-    records = read(np.frombuffer(raw.data, np.uint8), np.array(starts, np.int64))
+    records = read(buffer, starts)
     taken, faults = records.offsets_taken(), Faults()
     verify(records, faults)
     check_fields(records, faults)
@@ -57,6 +60,13 @@ def decode(ledger: Ledger, raw: RawRun, batch_bytes: int) -> DecodedRun:
         for lane, fault in sorted(faults.by_lane.items())
     ]
     return DecodedRun(batches, raw.losses + tuple(_joined(losses)))
+
+
+def _starts(raw: RawRun, buffer: Bytes) -> Ints:
+    """Return the starts of records: those that are known, if they are those of data."""
+    if isinstance(raw, CutRun) and are_starts(buffer, raw.starts):
+        return raw.starts
+    return np.array(chain(raw.data, 0, len(raw.data)), np.int64)
 
 
 def _loss(

@@ -9,23 +9,23 @@ Source: MessageDecoder.string2messageProperties of Apache RocketMQ.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 
 from sparkcache import arrays
 from sparkcache.arrays import Ranges, words
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from sparkcache.arrays import Bools, Bytes, Ints
 
 _NAME_END, _END = 1, 2
 _SLACK_BYTES = 8
 
 
-@dataclass(slots=True)
+@dataclass
 class Properties:
     """The properties of some messages.
 
@@ -57,20 +57,25 @@ class Properties:
         everywhere = np.ones(len(self.row), np.bool_)
         length = self.name_end - self.name
         names = arrays.string(self.buffer, Ranges(self.name, length, everywhere))
-        start = self.name_end + 1
-        length = self.value_end - start
-        values = arrays.string(self.buffer, Ranges(start, length, everywhere))
-        return arrays.maps(self.row, names, values, self.rows)
+        return arrays.maps(self.row, names, self._texts, self.rows)
 
     def values(self, name: str) -> pa.Array:
         """Return the values of one property, the last if a message has several."""
         matches = np.flatnonzero(self._have_name(name.encode()))
-        start, length = np.zeros((2, self.rows), np.int64)
-        present = np.zeros(self.rows, np.bool_)
-        row, value = self.row[matches], self.name_end[matches] + 1
-        start[row], length[row] = value, self.value_end[matches] - value
-        present[row] = True
-        return arrays.string(self.buffer, Ranges(start, length, present))
+        if not len(matches):
+            return pa.nulls(self.rows, pa.string())
+        index = np.full(self.rows, -1)
+        index[self.row[matches]] = matches
+        absent = index < 0
+        return self._texts.take(pa.array(index, mask=absent if absent.any() else None))
+
+    @cached_property
+    def _texts(self) -> pa.Array:
+        """The value of each property."""
+        start = self.name_end + 1
+        everywhere = np.ones(len(start), np.bool_)
+        length = self.value_end - start
+        return arrays.string(self.buffer, Ranges(start, length, everywhere))
 
     def rows_with(self, name: str) -> Ints:
         """Return the messages that have a property of this name, of 8 bytes or more."""

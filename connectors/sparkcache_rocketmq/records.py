@@ -182,6 +182,16 @@ def chain(data: Buffer, position: int, most: int) -> list[int]:
     return starts
 
 
+def are_starts(buffer: Bytes, start: Ints) -> bool:
+    """Return whether complete records start here, and fill the buffer."""
+    if not len(start) or start[0] != 0 or start[-1] + LEAST_BYTES > len(buffer):
+        return False
+    size = np.diff(start, append=len(buffer))
+    if size.min() < LEAST_BYTES:
+        return False
+    return bool((words(buffer, ">u4")[start] == size).all())
+
+
 def is_coda(data: Buffer, position: int) -> bool:
     """Return whether a coda is here, which old versions append to a commit log."""
     if position + _CODA.size > len(data):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from sparkcache.connector import RawRun
 from sparkcache.model import Loss
@@ -12,10 +15,23 @@ from sparkcache_rocketmq.walking import Walk
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from sparkcache.arrays import Ints
     from sparkcache.connector import ByteStream
     from sparkcache.model import Extent, Ledger, Run
 
-READ_BYTES = 1 << 20
+READ_BYTES = 2 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class CutRun(RawRun):
+    """A raw run, and what is known of it from cutting it out.
+
+    Attributes:
+        starts: Start of each record; empty if that is not known.
+
+    """
+
+    starts: Ints = field(default_factory=lambda: np.zeros(0, np.int64), compare=False)
 
 
 def split(
@@ -50,17 +66,15 @@ class Splitter:
 
     def cut(self, run: Run) -> RawRun:
         """Return the records of the next run."""
-        if self._passed:  # earlier raw runs hold views of the old buffer
-            self._buffer = self._buffer[self._passed :]
-            self._offset += self._passed
-            self._passed = 0
         base = self._base + self._offset
-        walk = Walk(self._queue, base, run.first, run.last, 0)
-        limit = self._end - self._offset
-        while not walk.advance(self._buffer, limit, is_complete=self._is_complete):
-            self._read()
-        self._passed = walk.position
-        return RawRun(run, self._offset, self._data(walk), self._losses(walk))
+        walk = Walk(self._queue, base, run.first, run.last, self._passed)
+        while not walk.advance(
+            self._buffer, self._end - self._offset, is_complete=self._is_complete
+        ):
+            walk.move_back(self._read())
+        offset, self._passed = self._offset + self._passed, walk.position
+        data, losses = self._data(walk), self._losses(walk)
+        return CutRun(run, offset, data, losses, walk.starts())
 
     def _data(self, walk: Walk) -> bytes | memoryview:
         view = memoryview(self._buffer).toreadonly()
@@ -82,8 +96,16 @@ class Splitter:
             for hole in walk.holes
         )
 
-    def _read(self) -> None:
+    def _read(self) -> int:
+        """Read more; return how many bytes were dropped before what was not passed."""
         remaining = self._end - self._offset - len(self._buffer)
         chunk = self._stream.read(min(READ_BYTES, remaining)) if remaining > 0 else b""
-        self._buffer += chunk
+        dropped, self._passed = self._passed, 0
+        if dropped:  # earlier raw runs hold views of the buffer
+            rest = memoryview(self._buffer)[dropped:]
+            self._buffer = bytearray().join((rest, chunk))
+            self._offset += dropped
+        else:
+            self._buffer += chunk
         self._is_complete = not chunk
+        return dropped

@@ -27,7 +27,7 @@ the second run loses its part of the batch.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -92,6 +92,7 @@ class Walk:
     holes: list[Hole] = field(default_factory=list)
     _fault: tuple[int, str, str] | None = None
     _stride: int = _MOST_STRIDE
+    _starts: list[Ints] = field(default_factory=list)
 
     def advance(self, data: bytearray, limit: int, *, is_complete: bool) -> bool:
         """Continue towards the end of the run; return whether it was reached.
@@ -114,6 +115,27 @@ class Walk:
             self.position = len(data)
             self._lose(self.last, f"entry {self.entry}", END)
         return True
+
+    def move_back(self, dropped_bytes: int) -> None:
+        """Go on in data without its first bytes, which precede those of the run."""
+        self.base += dropped_bytes
+        self.position -= dropped_bytes
+        self.pieces = [
+            (start - dropped_bytes, end - dropped_bytes) for start, end in self.pieces
+        ]
+        self.holes = [
+            replace(hole, position=hole.position - dropped_bytes) for hole in self.holes
+        ]
+        self._starts = [starts - dropped_bytes for starts in self._starts]
+        if self._fault is not None:
+            position, expected, found = self._fault
+            self._fault = position - dropped_bytes, expected, found
+
+    def starts(self) -> Ints:
+        """Return the starts of the run's records in its piece; none if it has more."""
+        if len(self.pieces) != 1:
+            return np.zeros(0, np.int64)
+        return np.concatenate(self._starts) - self.pieces[0][0]
 
     def _pass_many(self, data: bytearray) -> bool:
         """Pass records that are due, and repeats; return whether any was passed.
@@ -202,6 +224,7 @@ class Walk:
             if first > self.last:
                 return True  # the record belongs to the next run
         self._fault = None
+        self._starts.append(np.array([self.position]))
         self._keep(end)
         self.entry = after
         return True
@@ -299,6 +322,7 @@ class Walk:
     def _keep_some(self, records: Records, lanes: Ints) -> None:
         """Keep these records, which belong to the run, and pass the last of them."""
         start, end = records.start[lanes], records.end[lanes]
+        self._starts.append(start)
         apart = np.flatnonzero(start[1:] != end[:-1])
         begins = start[np.append(0, apart + 1)[: len(lanes)]]
         ends = end[np.append(apart, len(lanes) - 1)[: len(lanes)]]

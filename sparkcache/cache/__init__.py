@@ -5,7 +5,7 @@ implement it, and `planned_cache` combines an engine with the forecast of planne
 Every other module is a part of these.
 """
 
-from sparkcache.cache.cached_run import CachedRun, Residency
+from sparkcache.cache.cached_run import Bundle, CachedRun, Residency
 from sparkcache.cache.counters import Counters
 from sparkcache.cache.engine import Engine
 from sparkcache.cache.planned_cache import PlannedCache
@@ -21,6 +21,7 @@ from sparkcache.cache.settings import (
 )
 
 __all__ = [
+    "Bundle",
     "CachedRun",
     "Counters",
     "Engine",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
     from sparkcache.cache.deadline_queue import DeadlineQueue
@@ -21,6 +21,29 @@ class Residency(Enum):
     GONE = auto()
 
 
+@dataclass(slots=True, eq=False)
+class Bundle:
+    """Memory that several small runs share, and that is freed with the last of them.
+
+    Attributes:
+        kept: The runs in it that are KEPT.
+        lent: How many runs in it are LENT.
+        idle_bytes: Bytes of the runs in it that are GONE, which count all the same.
+        idle_runs: How many these are.
+
+    """
+
+    kept: dict[CachedRun[Any], None] = field(default_factory=dict, repr=False)
+    lent: int = 0
+    idle_bytes: int = 0
+    idle_runs: int = 0
+
+    @property
+    def is_used(self) -> bool:
+        """Whether any run in it is kept or lent."""
+        return bool(self.kept) or self.lent > 0
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class CachedRun(Generic[V]):
     """One run and its state. Compared by identity; only the cache changes it.
@@ -29,11 +52,12 @@ class CachedRun(Generic[V]):
         key: The key of the run.
         value: An opaque value of the caller.
         slot: The memory of the run.
+        bundle: The memory that its slot is a part of; None if it has its own.
         expected_reads: Planned reads still to come.
         pins: How many readers map the run.
         residency: KEPT: look-ups find the run. LENT: look-ups do not find it, and its
             bytes count until its last reader unpins it. GONE: its bytes no longer
-            count.
+            count, or count as idle bytes of its bundle.
         requeues: How often the run was spared since it was inserted or first expected.
         accessed: Whether it was looked up since it was inserted or last spared.
         unread: Whether it was prefetched and has not been looked up yet.
@@ -66,6 +90,7 @@ class CachedRun(Generic[V]):
     prefetched: bool = False
     lookups: int = 0
     looked_up_s: float = 0.0
+    bundle: Bundle | None = None
 
     @property
     def is_first_of_prefetched(self) -> bool:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
-    from sparkcache.cache.cached_run import CachedRun
+    from sparkcache.cache.cached_run import Bundle, CachedRun
     from sparkcache.cache.counters import Counters
     from sparkcache.cache.memory_accounting import MemoryAccounting
     from sparkcache.cache.settings import Settings
@@ -71,11 +71,17 @@ class Engine(Protocol[V]):
     ) -> tuple[Slot | None, list[CachedRun[V]]]:
         """Reserve memory for a run; return its slot, if any, and the evicted runs."""
 
+    def would_admit(self, key: RunKey, size_bytes: int) -> bool:
+        """Return whether memory for a run would be reserved now, without any effect."""
+
     def has_spare(self, size_bytes: int) -> bool:
         """Return whether a run fits without evicting any run."""
 
     def unreserve(self, slot: Slot) -> None:
         """Return a reservation that is not used."""
+
+    def bundle(self, slot: Slot, sizes: Sequence[int]) -> Bundle:
+        """Divide reserved memory among runs, each of which is then inserted."""
 
     def insert(
         self,
@@ -86,6 +92,7 @@ class Engine(Protocol[V]):
         expected_reads: int,
         now_s: float,
         ahead: bool = False,
+        bundle: Bundle | None = None,
     ) -> CachedRun[V] | None:
         """Keep a run in its reserved slot; return None if the run is kept already."""
 

@@ -83,6 +83,7 @@ class EvictionPolicy(Generic[V]):
         run.accessed = True
         if run in self._next:
             run.ahead = False
+            self._next.touch(run)
         elif run.ahead:
             self._queue.arrive(run)
         elif self._policy is Policy.LRU:
@@ -102,8 +103,12 @@ class EvictionPolicy(Generic[V]):
             self.add(run)
 
     def readers_moved(self, topic: str) -> None:
-        """Note that the forecast of a topic, or the pins of its runs, have changed."""
+        """Note that the forecast of a topic has changed."""
         self._next.readers_moved(topic)
+
+    def pins_changed(self, run: CachedRun[V]) -> None:
+        """Note that the pins of a run have changed."""
+        self._next.touch(run)
 
     def spares(self, run: CachedRun[V]) -> bool:
         """Return whether a pass that examined the run now would requeue it."""
@@ -133,6 +138,12 @@ class EvictionPolicy(Generic[V]):
         """
         ticks = -1.0 if new_key is None else self._ticks_until_read(new_key)
         return self._next.evict_for(size_bytes, runs, ticks)
+
+    def would_evict_for(self, new_key: RunKey) -> bool:
+        """Return whether any run would make room for a new run."""
+        if len(self._queue):
+            return True
+        return self._next.is_any_read_after(self._ticks_until_read(new_key))
 
     def shrink(self, size_bytes: int, runs: int) -> list[CachedRun[V]]:
         """Remove expected runs until this much is freed or none can be removed."""

@@ -5,16 +5,22 @@ that is read later than all runs held is not admitted. Runs without a planned re
 evicted before all others, in the order of `RemovalQueue`, and never evict an expected
 run.
 
-Nothing is searched. Between two breakpoints of a topic (see `Forecast.breakpoints`) a
-larger offset is read later, so only the last run before each breakpoint can be the
-farthest of its topic. The time at which a run will be read does not change while
-readers move as expected, so a heap keeps the farthest run of each topic, which is
-determined again when a run of the topic is added or removed or one of its readers
-moves. Readers that stand still fall back without any such signal: therefore each
-decision also examines the topic that was examined least recently.
+Nothing is searched. Between two breakpoints of a topic (see `Forecast.next_breakpoint`)
+a larger offset is read later, so only the last run of each such piece can be the
+farthest of its topic. When it will be read does not change while readers move as
+expected. So a heap keeps claims: that a run is the last of its piece, and is read at
+some tick. A decision examines again
 
-So a decision costs O(b log n) for the b breakpoints of a topic with n runs, plus
-O(log t) for t topics.
+    the pieces in which a run was added, removed, looked up, mapped or unmapped
+    `_PIECES` of each topic whose readers came or went, in turns: unless there are many,
+    all of them
+    one piece of the topic that was examined least recently: readers that stand still
+    fall back without any signal
+    the piece of the run that it is about to evict, in case that run is read sooner now
+
+So a decision costs O(log n) for n runs, and the same for any number of pieces. Where
+there are more than `_PIECES`, it may miss that an estimate has become later until it is
+the piece's turn.
 
 Source: Belady's MIN (1966), which evicts the run that is needed last and knows it from
 the trace. Different here: it is estimated from plans and cursors.
@@ -36,7 +42,8 @@ if TYPE_CHECKING:
 
 V = TypeVar("V")
 
-_STALE = 4  # heap entries per topic at which the heap is rebuilt
+_STALE = 4  # heap entries per claim at which the heap is rebuilt
+_PIECES = 8  # of a topic that are examined in turn after a change
 
 
 class ReadForecast(Protocol):
@@ -49,30 +56,45 @@ class ReadForecast(Protocol):
     def offset_of(self, key: RunKey) -> float:
         """Return the offset of a run in its topic, in stored bytes."""
 
-    def breakpoints(self, topic: str) -> list[float]:
-        """Return the offsets at which the next reader changes, ascending."""
+    def next_breakpoint(self, topic: str, offset: float) -> float:
+        """Return the first offset after this one where another reader may be next."""
 
     def ticks_until_read(self, topic: str, offset: float) -> float:
         """Estimate the ticks until an offset is read next; infinite if it is not."""
 
 
 class _TopicRuns(Generic[V]):
-    """The runs of a topic by offset, and the run that is read last."""
+    """The runs of a topic by offset, and what is to be examined again.
 
-    __slots__ = ("farthest", "runs", "version")
+    Attributes:
+        changed: Offsets in pieces that changed. Ordered, so that equal calls decide
+            equally.
+        turn: The piece with the first run from this offset on is the next in turn.
+        owed: How many pieces the next decision examines in turn.
 
-    def __init__(self) -> None:
+    """
+
+    __slots__ = ("changed", "name", "owed", "runs", "turn")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
         self.runs: SortedDict[tuple[float, int], CachedRun[V]] = SortedDict()
-        self.farthest: CachedRun[V] | None = None
-        self.version = 0
+        self.changed: dict[float, None] = {}
+        self.turn = -inf
+        self.owed = 0
 
-    def last_before(self, offset: float) -> tuple[int, CachedRun[V] | None]:
-        """Return the index and the run of the last unpinned run before an offset."""
+    def first_from(self, offset: float) -> float | None:
+        """Return the offset of the first run from an offset on."""
+        index = self.runs.bisect_left((offset,))
+        return self.runs.peekitem(index)[0][0] if index < len(self.runs) else None
+
+    def last_before(self, offset: float) -> CachedRun[V] | None:
+        """Return the last unpinned run before an offset."""
         for index in range(self.runs.bisect_left((offset,)) - 1, -1, -1):
             run: CachedRun[V] = self.runs.peekitem(index)[1]
             if not run.pins:
-                return index, run
-        return -1, None
+                return run
+        return None
 
 
 class NextRead(Generic[V]):
@@ -84,9 +106,11 @@ class NextRead(Generic[V]):
         self._topics: dict[str, _TopicRuns[V]] = {}
         self._order_keys: dict[CachedRun[V], tuple[float, int]] = {}
         self._serial = 0
-        self._moved: dict[str, None] = {}  # ordered, so that equal calls decide equally
+        self._changed: dict[str, None] = {}  # ordered, too
         self._examined: OrderedDict[str, None] = OrderedDict()
-        self._heap: list[tuple[float, int, str]] = []  # -tick, version, topic
+        self._claims: dict[CachedRun[V], int] = {}  # the number of the valid entry
+        self._heap: list[tuple[float, int, CachedRun[V]]] = []  # -tick, number
+        self._first_of_decision = 0  # the number of the first entry made by it
 
     def __len__(self) -> int:
         return len(self._order_keys)
@@ -102,27 +126,41 @@ class NextRead(Generic[V]):
         name = run.key.ledger.topic
         topic = self._topics.get(name)
         if topic is None:
-            topic = self._topics[name] = _TopicRuns()
+            topic = self._topics[name] = _TopicRuns(name)
+            self._examined[name] = None
         self._serial += 1
         order_key = (self._forecast.offset_of(run.key), self._serial)
         topic.runs[order_key] = run
         self._order_keys[run] = order_key
-        self._moved[name] = None
+        self._change(topic, order_key[0])
 
     def remove(self, run: CachedRun[V]) -> None:
         """Remove a run that is in this order."""
         name = run.key.ledger.topic
         topic = self._topics[name]
-        del topic.runs[self._order_keys.pop(run)]
-        self._moved[name] = None
-        if not topic.runs:
+        order_key = self._order_keys.pop(run)
+        del topic.runs[order_key]
+        if self._claims.pop(run, None) is not None:
+            self._compact()
+        if topic.runs:
+            self._change(topic, order_key[0])
+        else:
             del self._topics[name]
-            self._examined.pop(name, None)
+            del self._examined[name]
+            self._changed.pop(name, None)
+
+    def touch(self, run: CachedRun[V]) -> None:
+        """Note that a reader has come to a run, or that its pins changed."""
+        order_key = self._order_keys.get(run)
+        if order_key is not None:
+            self._change(self._topics[run.key.ledger.topic], order_key[0])
 
     def readers_moved(self, topic: str) -> None:
-        """Note that a reader of a topic moved, or that the pins of its runs changed."""
-        if topic in self._topics:
-            self._moved[topic] = None
+        """Note that readers of a topic came, went or moved."""
+        found = self._topics.get(topic)
+        if found is not None:
+            found.owed = _PIECES
+            self._changed[topic] = None
 
     def shrink(self, size_bytes: int, runs: int) -> list[CachedRun[V]]:
         """Remove runs until this much is freed or no run can be removed."""
@@ -142,6 +180,11 @@ class NextRead(Generic[V]):
         for run in removed:
             self.add(run)
         return None
+
+    def is_any_read_after(self, ticks: float) -> bool:
+        """Return whether any run that is not pinned is read later than in so long."""
+        self._begin_decision()
+        return self._farthest(ticks) is not None
 
     def all(self) -> list[CachedRun[V]]:
         """List all runs, the next to be evicted first. For tests: O(n)."""
@@ -163,59 +206,85 @@ class NextRead(Generic[V]):
                 assert run.key.ledger.topic == name
                 assert self._order_keys[run] == order_key
                 assert run.expected_reads > 0
-        assert self._examined.keys() <= self._topics.keys()
-        assert self._topics.keys() <= self._examined.keys() | self._moved.keys()
-        assert len(self._heap) <= _STALE * max(len(self._topics), _STALE)
+        assert self._examined.keys() == self._topics.keys()
+        assert self._changed.keys() <= self._topics.keys()
+        assert self._claims.keys() <= self._order_keys.keys()
+        claims = {number: run for _, number, run in self._heap}
+        assert all(claims[number] is run for run, number in self._claims.items())
+        assert len(self._heap) <= _STALE * max(len(self._claims), _STALE)
 
     def _remove_farthest(
         self, size_bytes: int, runs: int, later_than: float
     ) -> list[CachedRun[V]]:
-        self._refresh()
+        self._begin_decision()
         removed: list[CachedRun[V]] = []
         while size_bytes > 0 or runs > 0:
             run = self._farthest(later_than)
             if run is None:
                 break
             self.remove(run)
-            self._refresh_topic(run.key.ledger.topic)
+            self._examine_changed()
             removed.append(run)
             size_bytes -= run.size_bytes
             runs -= 1
         return removed
 
-    def _refresh(self) -> None:
-        """Determine the farthest run again for each topic where it may have changed."""
-        for name in self._moved:
-            self._refresh_topic(name)
-        self._moved.clear()
-        if self._examined:
-            self._refresh_topic(next(iter(self._examined)))
-
-    def _refresh_topic(self, name: str) -> None:
-        """Determine the farthest run of a topic, and when it is read."""
-        topic = self._topics.get(name)
-        if topic is None:
-            return
-        latest, topic.farthest = -inf, None
-        last_index = -1
-        for offset in (*self._forecast.breakpoints(name), inf):
-            index, run = topic.last_before(offset)
-            if run is None or index == last_index:
-                continue
-            last_index = index
-            self._counters.examined += 1
-            tick = self._next_read_tick(run)
-            if tick > latest:
-                latest, topic.farthest = tick, run
+    def _begin_decision(self) -> None:
         self._serial += 1
-        topic.version = self._serial
-        self._examined[name] = None
-        self._examined.move_to_end(name)
-        if len(self._heap) >= _STALE * max(len(self._topics), _STALE):
-            self._heap = [entry for entry in self._heap if self._is_fresh(entry)]
+        self._first_of_decision = self._serial
+        self._examine_changed()
+        if self._examined:
+            name = next(iter(self._examined))
+            self._examine_in_turn(self._topics[name], 1)
+
+    def _change(self, topic: _TopicRuns[V], offset: float) -> None:
+        """Have the next decision examine the piece at an offset."""
+        if offset not in topic.changed:
+            topic.changed[offset] = None
+            self._changed[topic.name] = None
+
+    def _examine_changed(self) -> None:
+        """Examine the pieces that changed, and some of those that may have."""
+        for name in self._changed:
+            topic = self._topics[name]
+            end = -inf
+            for offset in sorted(topic.changed):
+                if offset >= end:
+                    end = self._examine(topic, offset)
+            topic.changed.clear()
+            self._examine_in_turn(topic, topic.owed)
+            topic.owed = 0
+        self._changed.clear()
+
+    def _examine_in_turn(self, topic: _TopicRuns[V], pieces: int) -> None:
+        """Examine the next pieces of a topic, after its last the first."""
+        begin, has_wrapped = topic.turn, False
+        for _ in range(pieces):
+            offset = topic.first_from(topic.turn)
+            if offset is None:
+                offset, has_wrapped = topic.first_from(-inf), True
+                assert offset is not None, "it has runs"
+            if has_wrapped and offset >= begin:
+                break  # these were all
+            topic.turn = self._examine(topic, offset)
+        self._examined.move_to_end(topic.name)
+
+    def _examine(self, topic: _TopicRuns[V], offset: float) -> float:
+        """Claim the last run of the piece at an offset; return where the piece ends."""
+        end = self._forecast.next_breakpoint(topic.name, offset)
+        run = topic.last_before(end)
+        if run is not None and self._claims.get(run, 0) < self._first_of_decision:
+            self._counters.examined += 1
+            self._serial += 1
+            self._claims[run] = self._serial
+            heappush(self._heap, (-self._next_read_tick(run), self._serial, run))
+            self._compact()
+        return end
+
+    def _compact(self) -> None:
+        if len(self._heap) > _STALE * max(len(self._claims), _STALE):
+            self._heap = [entry for entry in self._heap if self._is_valid(entry)]
             heapify(self._heap)
-        if topic.farthest is not None:
-            heappush(self._heap, (-latest, topic.version, name))
 
     def _next_read_tick(self, run: CachedRun[V]) -> float:
         offset, _ = self._order_keys[run]
@@ -224,16 +293,22 @@ class NextRead(Generic[V]):
 
     def _farthest(self, later_than: float) -> CachedRun[V] | None:
         """Return the run that is read last if it is read late enough, else None."""
-        while self._heap and not self._is_fresh(self._heap[0]):
-            heappop(self._heap)
-        if not self._heap:
-            return None
-        negative_tick, _, name = self._heap[0]
-        if -negative_tick - self._forecast.tick <= later_than:
-            return None
-        return self._topics[name].farthest
+        while self._heap:
+            negative_tick, number, run = self._heap[0]
+            if not self._is_valid(self._heap[0]):
+                heappop(self._heap)
+            elif -negative_tick - self._forecast.tick <= later_than:
+                return None
+            elif number >= self._first_of_decision:
+                return run
+            else:  # claimed by an earlier decision
+                heappop(self._heap)
+                del self._claims[run]
+                self._compact()
+                topic = self._topics[run.key.ledger.topic]
+                self._examine(topic, self._order_keys[run][0])
+        return None
 
-    def _is_fresh(self, entry: tuple[float, int, str]) -> bool:
-        _, version, name = entry
-        topic = self._topics.get(name)
-        return topic is not None and topic.version == version
+    def _is_valid(self, entry: tuple[float, int, CachedRun[V]]) -> bool:
+        _, number, run = entry
+        return self._claims.get(run) == number

@@ -13,6 +13,7 @@ Different here: a run that is taken but never finished was not read, and stays e
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from sparkcache.cache.counters import Counters
@@ -23,7 +24,7 @@ from sparkcache.demand import Consumers, Forecast
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from sparkcache.cache.cached_run import CachedRun
+    from sparkcache.cache.cached_run import Bundle, CachedRun
     from sparkcache.cache.engine import Engine
     from sparkcache.cache.settings import Settings
     from sparkcache.demand import ExtentOffset, PartitionRead, Plan, ReaderIdentity
@@ -137,9 +138,12 @@ class PlannedCache(Generic[V]):
         self, partition_read: PartitionRead, key: RunKey, now_s: float
     ) -> CachedRun[V] | None:
         """Look up the next run of a reader; return None if it must be loaded."""
-        self._forecast.advance(partition_read, key)
-        self.runs.readers_moved(key.ledger.topic)
+        self.pass_by(partition_read, key)
         return self.runs.get(key, now_s)
+
+    def pass_by(self, partition_read: PartitionRead, key: RunKey) -> None:
+        """Note that a reader comes to its next run, which it has from elsewhere."""
+        self._forecast.advance(partition_read, key)
 
     def finish(
         self, partition_read: PartitionRead, ordinal: int, key: RunKey, now_s: float
@@ -148,14 +152,16 @@ class PlannedCache(Generic[V]):
         if not self._forecast.mark_read(partition_read, ordinal, key):
             return []
         remaining = self._forecast.expected(key)  # perhaps of several plans
-        if self.runs.mark_read(key, now_s) is None:
+        known = self.runs.mark_read(key, now_s)
+        if known is None:
             return []
         if (
             remaining
             or not self.runs.settings.drop_after_last_read
             or self._forecast.is_streamed(key.ledger.topic)
         ):
-            self.runs.set_expected(key, remaining, now_s)
+            if known != remaining:
+                self.runs.set_expected(key, remaining, now_s)
             return []
         removed = self.runs.remove(key)
         assert removed is not None, "it was marked just now"
@@ -173,6 +179,32 @@ class PlannedCache(Generic[V]):
         """Reserve memory for a run unless a run that is read sooner must be evicted."""
         return self.runs.reserve(size_bytes, now_s, key)
 
+    def is_worth_keeping(
+        self,
+        partition_read: PartitionRead,
+        key: RunKey,
+        size_bytes: int,
+        scan_bytes: float,
+    ) -> bool:
+        """Return whether a run that a reader has just taken should be held afterwards.
+
+        A run is not worth it that would not be admitted; that goes once this reader has
+        read it, as nobody else is planned to; or that belongs to an unplanned scan of
+        `scan_bytes`, more than can be held: who scans again would not find it.
+        """
+        topic = key.ledger.topic
+        offset = self._forecast.offset_of(key)
+        is_last = self._forecast.ticks_until_read(topic, offset) == inf
+        if is_last and not self._forecast.is_streamed(topic):
+            settings, plans = self.runs.settings, len(partition_read.plan_ids)
+            expected = self._forecast.expected(key)
+            if plans and expected <= plans and settings.drop_after_last_read:
+                return False
+            too_large = settings.ring is None and scan_bytes > settings.max_bytes
+            if not expected and too_large:
+                return False
+        return self.runs.would_admit(key, size_bytes)
+
     def insert(
         self,
         key: RunKey,
@@ -181,6 +213,7 @@ class PlannedCache(Generic[V]):
         slot: Slot,
         now_s: float,
         ahead: bool = False,
+        bundle: Bundle | None = None,
     ) -> CachedRun[V] | None:
         """Keep a run in its reserved slot: see `RunCache.insert`."""
         return self.runs.insert(
@@ -190,6 +223,7 @@ class PlannedCache(Generic[V]):
             expected_reads=self._forecast.expected(key),
             now_s=now_s,
             ahead=ahead,
+            bundle=bundle,
         )
 
     def check(self, now_s: float) -> None:

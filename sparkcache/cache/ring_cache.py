@@ -18,7 +18,12 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING, TypeVar
 
-from sparkcache.cache.cached_run import CachedRun, Residency, require_reads
+from sparkcache.cache.cached_run import (
+    Bundle,
+    CachedRun,
+    Residency,
+    require_reads,
+)
 from sparkcache.cache.copied_segments import CopiedSegments
 from sparkcache.cache.counters import Counters
 from sparkcache.cache.engine import Engine
@@ -26,7 +31,7 @@ from sparkcache.cache.listed_segments import ListedSegments
 from sparkcache.cache.memory_accounting import MemoryAccounting
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from sparkcache.cache.settings import Settings
     from sparkcache.model import RunKey, Slot
@@ -125,6 +130,11 @@ class RingCache(Engine[V]):
             self.accounting.reserve(slot.size_bytes)
         return slot, evicted
 
+    def would_admit(self, key: RunKey, size_bytes: int) -> bool:
+        """Return whether a run fits in a segment: older runs always make room."""
+        ring = self._settings.ring
+        return ring is not None and size_bytes <= ring.segment_bytes
+
     def has_spare(self, size_bytes: int) -> bool:
         """Return whether a run fits without evicting any run."""
         return self._segments.has_spare(size_bytes)
@@ -133,6 +143,10 @@ class RingCache(Engine[V]):
         """Return a reservation that is not used."""
         self._segments.unreserve(slot)
         self.accounting.unreserve(slot.size_bytes)
+
+    def bundle(self, slot: Slot, sizes: Sequence[int]) -> Bundle:
+        """Raise ValueError: a ring has segments instead."""
+        raise ValueError(f"no bundle of {len(sizes)} runs in {slot} of a ring")
 
     def insert(
         self,
@@ -143,6 +157,7 @@ class RingCache(Engine[V]):
         expected_reads: int,
         now_s: float,
         ahead: bool = False,
+        bundle: Bundle | None = None,
     ) -> CachedRun[V] | None:
         """Keep a run in its reserved slot.
 

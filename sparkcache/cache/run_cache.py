@@ -29,7 +29,7 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING, TypeVar
 
-from sparkcache.cache.cached_run import CachedRun, Residency, require_reads
+from sparkcache.cache.cached_run import Bundle, CachedRun, Residency, require_reads
 from sparkcache.cache.counters import Counters
 from sparkcache.cache.engine import Engine
 from sparkcache.cache.eviction_policy import EvictionPolicy
@@ -39,7 +39,7 @@ from sparkcache.demand import Forecast
 from sparkcache.model import Slot
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from sparkcache.cache.next_read import ReadForecast
     from sparkcache.cache.settings import Settings
@@ -152,18 +152,39 @@ class RunCache(Engine[V]):
             self.counters.declined += 1
             return None, []
         removed = self._finish_eviction(swept + farther)
+        if self._excess(size_bytes, 1):  # readers map other runs of their bundles
+            self.counters.refused += 1
+            return None, removed
         accounting.reserve(size_bytes)
         return Slot(size_bytes), removed
 
+    def would_admit(self, key: RunKey, size_bytes: int) -> bool:
+        """Return whether memory for a run would be reserved now, without any effect.
+
+        What would be evicted for it is not added up, so it may be refused all the same.
+        """
+        settings = self._settings
+        size_bytes = settings.rounded(size_bytes)
+        limits = settings.max_bytes, settings.max_runs
+        if not self.accounting.could_fit(size_bytes, *limits):
+            return False
+        return self.has_spare(size_bytes) or self._evictions.would_evict_for(key)
+
     def has_spare(self, size_bytes: int) -> bool:
         """Return whether a run fits without evicting any run."""
-        held, settings = self.accounting.held, self._settings
-        then_bytes = held.bytes + settings.rounded(size_bytes)
-        return then_bytes <= settings.trigger_bytes and held.runs < settings.max_runs
+        accounting, settings = self.accounting, self._settings
+        then_bytes = accounting.held.bytes + settings.rounded(size_bytes)
+        has_file = accounting.files < settings.max_runs
+        return then_bytes <= settings.trigger_bytes and has_file
 
     def unreserve(self, slot: Slot) -> None:
         """Return a reservation that is not used."""
         self.accounting.unreserve(slot.size_bytes)
+
+    def bundle(self, slot: Slot, sizes: Sequence[int]) -> Bundle:
+        """Divide reserved memory among runs, each of which is then inserted."""
+        self.accounting.divide(slot.size_bytes, sizes)
+        return Bundle()
 
     def insert(
         self,
@@ -174,6 +195,7 @@ class RunCache(Engine[V]):
         expected_reads: int,
         now_s: float,
         ahead: bool = False,
+        bundle: Bundle | None = None,
     ) -> CachedRun[V] | None:
         """Keep a run in its reserved slot.
 
@@ -182,12 +204,16 @@ class RunCache(Engine[V]):
 
         Returns None if the run is kept already. The kept run then counts as inserted
         just now, even if it was overdue: a key names bytes that never change. The
-        reservation is returned, and the caller must free `value`.
+        reservation is returned, unless it is part of a bundle, and the caller must free
+        `value`.
         """
         require_reads(expected_reads)
         old = self._runs.get(key)
         if old is not None:
-            self.accounting.unreserve(slot.size_bytes)
+            if bundle is None:
+                self.accounting.unreserve(slot.size_bytes)
+            else:
+                self.accounting.waste(slot.size_bytes, bundle)
             old.expected_reads = expected_reads
             old.was_read = False
             self._evictions.renew(old)
@@ -201,6 +227,7 @@ class RunCache(Engine[V]):
             unread=ahead,
             ahead=ahead,
             prefetched=ahead,
+            bundle=bundle,
         )
         self.accounting.keep(run)
         self._runs[key] = run
@@ -217,11 +244,11 @@ class RunCache(Engine[V]):
     def pin(self, run: CachedRun[V]) -> None:
         """Note that a reader maps the run."""
         self.accounting.pin(run)
-        self._evictions.readers_moved(run.key.ledger.topic)
+        self._evictions.pins_changed(run)
 
     def unpin(self, run: CachedRun[V]) -> bool:
         """Note that a reader unmapped the run; return whether its bytes are freed."""
-        self._evictions.readers_moved(run.key.ledger.topic)
+        self._evictions.pins_changed(run)
         return self.accounting.unpin(run)
 
     def mark_read(self, key: RunKey, now_s: float) -> int | None:
@@ -337,7 +364,7 @@ class RunCache(Engine[V]):
         self._expiry.configure(settings.ttl)
         removed = self._fit(now_s)
         self._ceiling_bytes = max(settings.max_bytes, self.accounting.held.bytes)
-        self._ceiling_runs = max(settings.max_runs, self.accounting.held.runs)
+        self._ceiling_runs = max(settings.max_runs, self.accounting.files)
         return overdue + removed
 
     def check(self) -> None:
@@ -362,9 +389,23 @@ class RunCache(Engine[V]):
         assert all(run.residency is Residency.KEPT for run in queued)
         assert all(run.expected_reads >= 0 and run.pins >= 0 for run in queued)
         assert self.accounting.held.bytes <= self._ceiling_bytes
-        assert self.accounting.held.runs <= self._ceiling_runs
+        assert self.accounting.files <= self._ceiling_runs
+        self._check_bundles()
+
+    def _check_bundles(self) -> None:
+        bundles = {id(run.bundle): run.bundle for run in self.runs() if run.bundle}
+        for bundle in bundles.values():
+            assert all(self._runs[run.key] is run for run in bundle.kept)
+            assert 0 <= bundle.lent <= self.accounting.lent.runs
+        for run in self.runs():
+            assert run.bundle is None or run in run.bundle.kept
+        assert sum(each.idle_bytes for each in bundles.values()) <= (
+            self.accounting.idle.bytes
+        )
 
     def _is_overdue(self, run: CachedRun[V], now_s: float) -> bool:
+        if now_s < self._expiry.end_s(run):
+            return False
         if self._expiry.is_past_max_age(run, now_s):
             return True
         return self._expiry.is_past_ttl(run, now_s) and not self._evictions.spares(run)
@@ -381,7 +422,7 @@ class RunCache(Engine[V]):
         """Return the bytes and runs above the limits after adding these, else None."""
         held, settings = self.accounting.held, self._settings
         excess_bytes = held.bytes + size_bytes - settings.max_bytes
-        excess_runs = held.runs + runs - settings.max_runs
+        excess_runs = self.accounting.files + runs - settings.max_runs
         if excess_bytes <= 0 and excess_runs <= 0:
             return None
         return excess_bytes, excess_runs
@@ -395,7 +436,7 @@ class RunCache(Engine[V]):
         but are not forgotten yet.
         """
         then_bytes = self.accounting.held.bytes + size_bytes
-        excess_runs = self.accounting.held.runs + runs - self._settings.max_runs
+        excess_runs = self.accounting.files + runs - self._settings.max_runs
         excess_bytes = 0
         if then_bytes > trigger_bytes:
             excess_bytes = then_bytes - self._settings.watermark_bytes
@@ -416,8 +457,14 @@ class RunCache(Engine[V]):
         return self._finish_eviction(self._evictions.shrink(size_bytes, runs))
 
     def _finish_eviction(self, removed: list[CachedRun[V]]) -> list[CachedRun[V]]:
+        """Forget evicted runs, and the rest of their bundles, or nothing were freed."""
         for run in removed:
             self._forget(run)
+        bundles = {id(run.bundle): run.bundle for run in removed if run.bundle}
+        for bundle in bundles.values():
+            for run in list(bundle.kept):
+                self._remove(run)
+                removed.append(run)
         self.counters.evicted_by_size += len(removed)
         self._count_evicted_unread(removed)
         return removed

@@ -17,19 +17,21 @@ run, from plans and cursors.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import inf
 from typing import TYPE_CHECKING
 
 from cachetools import LRUCache
 
+from sparkcache.demand.approach import Approach, Approaches
 from sparkcache.demand.cursor import Cursor, PartitionRead, ScanId
 from sparkcache.demand.expected_reads import ExpectedReads
 from sparkcache.demand.topic_layout import ExtentOffset, TopicLayout
+from sparkcache.demand.topic_pace import TopicPace
 from sparkcache.model import Position
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from sparkcache.demand.plan import Consumer, Plan
     from sparkcache.demand.reader_identity import ReaderIdentity
@@ -52,17 +54,124 @@ class _Waiting:
     since_tick: int
 
 
-@dataclass(slots=True)
 class _Topic:
-    layout: TopicLayout
-    scans: dict[ScanId, Cursor] = field(default_factory=dict)
-    waiting: dict[str, _Waiting] = field(default_factory=dict)  # by plan
+    """The readers of one topic, and where they are.
+
+    Attributes:
+        layout: Where each entry lies.
+        scans: The scans that have begun.
+        waiting: The consumers of each plan that have not begun.
+        approaches: How all of them come to each offset.
+        pace: How fast.
+
+    """
+
+    def __init__(self, layout: TopicLayout, usual_speed: Callable[[], float]) -> None:
+        self.layout = layout
+        self.scans: dict[ScanId, Cursor] = {}
+        self.waiting: dict[str, _Waiting] = {}
+        self.approaches = Approaches()
+        self.pace = TopicPace(self.scans, usual_speed)
+        self._of_waiting: dict[Consumer, Approach] = {}
 
     def is_planned(self, cursor: Cursor) -> bool:
         """Return whether any plan of a scan is active."""
         return any(plan_id in self.waiting for plan_id in cursor.plan_ids)
 
-    def range_of(self, consumer: Consumer) -> tuple[float, float]:
+    def learn(self, extents: Iterable[ExtentOffset], shift: float) -> float:
+        """Add extents: see `TopicLayout.learn`."""
+        known = len(self.layout)
+        shift = self.layout.learn(extents, shift)
+        if len(self.layout) != known:
+            for consumer, old in list(self._of_waiting.items()):
+                assert old.since_tick is not None, "it waits"
+                self._approach(consumer, old.since_tick)
+        return shift
+
+    def wait(self, plan_id: str, consumer: Consumer, tick: int) -> None:
+        """Wait for one more consumer of a plan."""
+        if plan_id not in self.waiting:
+            self.waiting[plan_id] = _Waiting(Counter(), tick)
+        self.waiting[plan_id].consumers[consumer] += 1
+        self._await_again((consumer,))
+
+    def begin(self, plan_id: str, consumer: Consumer, tick: int) -> None:
+        """Note that a consumer of a plan has begun, if any was waited for."""
+        waiting = self.waiting.get(plan_id)
+        if waiting is not None and consumer in waiting.consumers:
+            consumers = list(waiting.consumers)
+            waiting.since_tick = tick
+            waiting.consumers[consumer] -= 1
+            waiting.consumers += Counter()  # drops zero counts
+            self._await_again(consumers)
+
+    def stop_waiting(self, plan_id: str) -> None:
+        """Wait no longer for the consumers of a plan."""
+        waiting = self.waiting.pop(plan_id, None)
+        if waiting is not None:
+            self._await_again(waiting.consumers)
+
+    def forget_scans(self) -> None:
+        """Forget the scans that no task reads and no active plan counts."""
+        for scan, cursor in list(self.scans.items()):
+            if not cursor.is_open and not self.is_planned(cursor):
+                cursor.leave()
+                del self.scans[scan]
+                self.pace.change()
+
+    def check(self) -> None:
+        """Assert the invariants. For tests."""
+        self.approaches.check()
+        assert self.scans or self.waiting
+        for waiting in self.waiting.values():
+            assert all(count > 0 for count in waiting.consumers.values())
+        for cursor in self.scans.values():
+            cursor.check()
+            assert cursor.is_open or self.is_planned(cursor)
+        awaited = {
+            consumer
+            for waiting in self.waiting.values()
+            for consumer in waiting.consumers
+        }
+        assert self._of_waiting.keys() == awaited
+        for consumer, approach in self._of_waiting.items():
+            assert approach.since_tick == self._awaited_since(consumer)
+            assert (approach.begin, approach.end) == self._range_of(consumer)
+        ways = sum(len(cursor.approaches) for cursor in self.scans.values())
+        assert len(self.approaches) == ways + len(awaited)
+
+    def _await_again(self, consumers: Iterable[Consumer]) -> None:
+        """Approach the ranges of consumers as those of them do that wait."""
+        for consumer in consumers:
+            self._approach(consumer, self._awaited_since(consumer))
+
+    def _awaited_since(self, consumer: Consumer) -> int | None:
+        """Return since when a consumer is waited for; None if it is not.
+
+        Of equal consumers of several plans that one counts which is expected first: it
+        has been waited for the shortest time.
+        """
+        return max(
+            (
+                waiting.since_tick
+                for waiting in self.waiting.values()
+                if consumer in waiting.consumers
+            ),
+            default=None,
+        )
+
+    def _approach(self, consumer: Consumer, since_tick: int | None) -> None:
+        """Have a consumer that has not begun approach its range, or no longer."""
+        old = self._of_waiting.pop(consumer, None)
+        if old is not None:
+            self.approaches.remove(old)
+        if since_tick is not None:
+            begin, end = self._range_of(consumer)
+            new = Approach(begin, end, begin, self.pace, since_tick=since_tick)
+            self._of_waiting[consumer] = new
+            self.approaches.add(new)
+
+    def _range_of(self, consumer: Consumer) -> tuple[float, float]:
         """Return the offsets where a consumer begins and ends."""
         return (
             self.layout.begin
@@ -116,10 +225,8 @@ class Forecast:
             return None
         topics = dict.fromkeys(consumer.topic for consumer in previous.consumers)
         for topic in filter(None, map(self._topics.get, topics)):
-            topic.waiting.pop(plan.id, None)
-            for scan, cursor in list(topic.scans.items()):
-                if not cursor.is_open and not topic.is_planned(cursor):
-                    del topic.scans[scan]
+            topic.stop_waiting(plan.id)
+            topic.forget_scans()
         self._wait_for(plan)
         for name in topics:
             self._tidy(name)
@@ -143,7 +250,7 @@ class Forecast:
         topics = {topic for plan in ended for topic in plan.topics}
         for name in topics:
             for plan in ended:
-                self._topics[name].waiting.pop(plan.id, None)
+                self._topics[name].stop_waiting(plan.id)
             self._tidy(name)
         return ended
 
@@ -171,7 +278,7 @@ class Forecast:
         ended = self._ended_streams.pop(plan_id, None)
         if ended is not None:
             for name in ended.topics:
-                self._topics[name].waiting.pop(plan_id, None)
+                self._topics[name].stop_waiting(plan_id)
                 self._tidy(name)
         return ended
 
@@ -196,7 +303,7 @@ class Forecast:
         topic = self._topic(reader.consumer.topic)
         active = tuple(filter(topic.waiting.__contains__, plan_ids))
         cursor = self._cursor(topic, reader, active)
-        cursor.shift = topic.layout.learn(extents, cursor.shift)
+        cursor.shift = topic.learn(extents, cursor.shift)
         begin, end = topic.layout.offset_of(first), topic.layout.offset_of(stop)
         return cursor.open(reader.token, active, begin, end)
 
@@ -250,64 +357,39 @@ class Forecast:
             layout.offset_of(Position(key.ledger.id, key.run.first)) if layout else 0.0
         )
 
-    def breakpoints(self, name: str) -> list[float]:
-        """Return the offsets at which the next reader changes, ascending.
+    def next_breakpoint(self, name: str, offset: float) -> float:
+        """Return the first offset after this one where another reader may be next.
 
-        Between two of them, a larger offset is read later.
+        Between two of them, a larger offset is read later. Infinite if there is none.
         """
         topic = self._topics.get(name)
-        if topic is None:
-            return []
-        found: set[float] = set()
-        for cursor in topic.scans.values():
-            found.update(cursor.breakpoints())
-        for waiting in topic.waiting.values():
-            for consumer in waiting.consumers:
-                found.update(topic.range_of(consumer))
-        return sorted(found)
+        return inf if topic is None else topic.approaches.next_breakpoint(offset)
 
     def ticks_until_read(self, name: str, offset: float) -> float:
         """Estimate the ticks until an offset is read next; infinite if it is not."""
         topic = self._topics.get(name)
         if topic is None:
             return inf
-        usual_speed = self._usual_speed(topic)
-        soonest = inf
-        for cursor in topic.scans.values():
-            soonest = min(soonest, cursor.ticks_until(offset, self._tick, usual_speed))
-        for waiting in topic.waiting.values():
-            for consumer in waiting.consumers:
-                begin, end = topic.range_of(consumer)
-                if begin <= offset < end:
-                    delay = self._tick - waiting.since_tick
-                    soonest = min(soonest, delay + (offset - begin) / usual_speed)
-        return soonest
+        least = topic.pace.least(self._tick)
+        return topic.approaches.ticks_until(offset, self._tick, least)
 
     def check(self) -> None:
         """Assert the invariants. For tests."""
         self._expected.check()
         assert not self._idle_layouts.keys() & self._topics.keys()
         for topic in self._topics.values():
-            assert topic.scans or topic.waiting
-            for waiting in topic.waiting.values():
-                assert all(count > 0 for count in waiting.consumers.values())
-            for cursor in topic.scans.values():
-                cursor.check()
-                assert cursor.is_open or topic.is_planned(cursor)
+            topic.check()
 
     def _topic(self, name: str) -> _Topic:
         topic = self._topics.get(name)
         if topic is None:
             layout = self._idle_layouts.pop(name, None) or TopicLayout()
-            topic = self._topics[name] = _Topic(layout)
+            topic = self._topics[name] = _Topic(layout, self._usual_speed)
         return topic
 
     def _wait_for(self, plan: Plan) -> None:
         for consumer in plan.consumers:
-            waiting = self._topic(consumer.topic).waiting
-            if plan.id not in waiting:
-                waiting[plan.id] = _Waiting(Counter(), self._tick)
-            waiting[plan.id].consumers[consumer] += 1
+            self._topic(consumer.topic).wait(plan.id, consumer, self._tick)
 
     def _cursor(
         self, topic: _Topic, reader: ReaderIdentity, plan_ids: tuple[str, ...]
@@ -322,31 +404,21 @@ class Forecast:
             if cursor.owns(reader.token):
                 return cursor
             copies += 1
-        cursor = topic.scans[scan] = Cursor(scan, reader, plan_ids, self._tick)
+        cursor = topic.scans[scan] = Cursor(
+            scan, reader, plan_ids, self._tick, topic.approaches, topic.pace
+        )
+        topic.pace.change()
         for plan_id in plan_ids:
-            waiting = topic.waiting.get(plan_id)
-            if waiting is not None and reader.consumer in waiting.consumers:
-                waiting.since_tick = self._tick
-                waiting.consumers[reader.consumer] -= 1
-                waiting.consumers += Counter()  # drops zero counts
+            topic.begin(plan_id, reader.consumer, self._tick)
         return cursor
 
-    def _usual_speed(self, topic: _Topic) -> float:
-        """Return the speed to assume for a scan of a topic that has none yet."""
-        speeds = [
-            speed
-            for cursor in topic.scans.values()
-            if not cursor.is_over and (speed := cursor.speed(self._tick)) is not None
-        ]
-        if speeds:
-            return sum(speeds) / len(speeds)
+    def _usual_speed(self) -> float:
+        """Return the speed to assume where no scan of a topic has any."""
         return self._passed_bytes / self._tick if self._passed_bytes else 1.0
 
     def _tidy(self, name: str) -> None:
         """Forget the scans of a topic that no task reads and no active plan counts."""
         topic = self._topics[name]
-        for scan, cursor in list(topic.scans.items()):
-            if not cursor.is_open and not topic.is_planned(cursor):
-                del topic.scans[scan]
+        topic.forget_scans()
         if not topic.scans and not topic.waiting:
             self._idle_layouts[name] = self._topics.pop(name).layout

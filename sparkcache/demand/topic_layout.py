@@ -48,6 +48,9 @@ class TopicLayout:
     def __repr__(self) -> str:
         return f"TopicLayout({len(self._extents)} extents)"
 
+    def __len__(self) -> int:
+        return len(self._extents)
+
     @property
     def begin(self) -> float:
         """Offset where the topic begins, as far as known."""

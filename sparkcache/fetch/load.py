@@ -15,6 +15,12 @@ if TYPE_CHECKING:
     from sparkcache.connector import ByteStream, Connector, RawRun, Storage
 
 
+MOST_TOGETHER = 64
+"""How many small loads are done together at most."""
+
+_SMALL_BYTES = 64 << 10
+
+
 @dataclass(frozen=True, slots=True)
 class Load:
     """Consecutive runs of one extent, read with one request.
@@ -35,9 +41,19 @@ class Load:
     offset: int
     end: int
 
+    @property
+    def is_small(self) -> bool:
+        """Whether it is small, of one run, and can be done together with others."""
+        return is_small(self.extent, len(self.runs))
+
     def __str__(self) -> str:
         ledger, first, last = self.ledger, self.runs[0].first, self.runs[-1].last
         return f"{ledger.topic} {ledger.id}:{first}-{last} of {ledger.object.uri}"
+
+
+def is_small(extent: Extent, runs: int) -> bool:
+    """Return whether a load of so many runs of an extent can be done with others."""
+    return runs == 1 and extent.size_bytes <= _SMALL_BYTES and not extent.ranges
 
 
 def begin(storage: Storage, load: Load) -> ByteStream:

@@ -1,4 +1,4 @@
-"""The requests of a loader's loads; those of prepared loads are sent early."""
+"""The requests of loads; those of prepared loads are sent early."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from sparkcache.fetch.load import begin
+from sparkcache.fetch.together import fetch_all
 from sparkcache.storage import Traffic, open_storage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from concurrent.futures import Future
 
     from sparkcache.config import StorageConfig
     from sparkcache.connector import ByteStream, Storage
+    from sparkcache.errors import SourceError
     from sparkcache.fetch.load import Load
 
 _THREADS = 8
@@ -37,21 +39,41 @@ class Opener:
         self._reported = Traffic()
         self._pool = ThreadPoolExecutor(_THREADS)
         self._prepared: dict[int, Future[ByteStream]] = {}
-        self._storage = lru_cache(maxsize=16)(self._open_storage)
+        self._fetched: dict[int, Future[list[bytes | SourceError]]] = {}
+        self.storage = lru_cache(maxsize=16)(self._open_storage)
 
     def __repr__(self) -> str:
-        return f"Opener({len(self._prepared)} prepared)"
+        return f"Opener({len(self._prepared) + len(self._fetched)} prepared)"
 
     def prepare(
-        self, number: int, root: str, config: StorageConfig, load: Load
+        self,
+        number: int,
+        root: str,
+        config: StorageConfig,
+        load: Load,
     ) -> None:
         """Request a load that will be opened, or forgotten, by its number."""
-        storage = self._storage(root, config)
+        storage = self.storage(root, config)
         self._prepared[number] = self._pool.submit(begin, storage, load)
+
+    def prepare_together(
+        self, number: int, root: str, config: StorageConfig, loads: Sequence[Load]
+    ) -> None:
+        """Fetch small loads that will be used, or forgotten, by their number."""
+        storage = self.storage(root, config)
+        self._fetched[number] = self._pool.submit(fetch_all, storage, loads)
 
     def forget(self, number: int) -> None:
         """Drop a prepared load and close its stream."""
-        self._prepared.pop(number).add_done_callback(_close)
+        if self._fetched.pop(number, None) is None:
+            self._prepared.pop(number).add_done_callback(_close)
+
+    def fetch(
+        self, number: int, storage: Storage, loads: Sequence[Load]
+    ) -> list[bytes | SourceError]:
+        """Return the bytes of small loads, prepared or not."""
+        fetched = self._fetched.pop(number, None)
+        return fetch_all(storage, loads) if fetched is None else fetched.result()
 
     def open(
         self, number: int, root: str, config: StorageConfig, load: Load
@@ -60,7 +82,11 @@ class Opener:
         prepared = self._prepared.pop(number, None)
         if prepared is not None:
             return prepared.result()
-        return begin(self._storage(root, config), load)
+        return begin(self.storage(root, config), load)
+
+    def close(self) -> None:
+        """End the threads; prepared loads are forgotten before."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
 
     def spent(self) -> Traffic:
         """Return the requests and bytes spent since the last call."""
@@ -72,5 +98,5 @@ class Opener:
 
 
 def _close(future: Future[ByteStream]) -> None:
-    if future.exception() is None:
+    if not future.cancelled() and future.exception() is None:
         future.result().close()

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from sparkcache.filters import Bounds, RunStatistics
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from sparkcache.connector import Connector, DecodedRun
 
@@ -24,8 +26,7 @@ def run_statistics(
 
     They are not if the run has losses, or columns for a resolver.
     """
-    columns = len(connector.schema(decoding))
-    if run.losses or any(len(batch.schema) != columns for batch in run.batches):
+    if not _is_plain(run, len(connector.schema(decoding))):
         return None
     rows = sum(batch.num_rows for batch in run.batches)
     if not rows:
@@ -33,6 +34,47 @@ def run_statistics(
     names = connector.bounded_columns(decoding)
     known = ((name, _bounds(run.batches, name)) for name in names)
     return RunStatistics(rows, {name: bounds for name, bounds in known if bounds})
+
+
+def statistics_of_all(
+    connector: Connector, decoding: str, runs: Sequence[DecodedRun]
+) -> list[RunStatistics | None]:
+    """Return the statistics of small runs, as `run_statistics` returns those of one."""
+    columns = len(connector.schema(decoding))
+    counts = [sum(batch.num_rows for batch in run.batches) for run in runs]
+    if 0 in counts or not all(_is_plain(run, columns) for run in runs):
+        return [run_statistics(connector, decoding, run) for run in runs]
+    starts = [0, *accumulate(counts)][:-1]
+    bounds: list[dict[str, Bounds]] = [{} for _ in runs]
+    for name in connector.bounded_columns(decoding):
+        together = _bounds_of_all(runs, name, starts, counts)
+        for run, known, found in zip(runs, bounds, together, strict=True):
+            one = found or _bounds(run.batches, name)
+            if one is not None:
+                known[name] = one
+    return [RunStatistics(*each) for each in zip(counts, bounds, strict=True)]
+
+
+def _is_plain(run: DecodedRun, columns: int) -> bool:
+    return not run.losses and all(len(batch.schema) == columns for batch in run.batches)
+
+
+def _bounds_of_all(
+    runs: Sequence[DecodedRun], name: str, starts: list[int], counts: list[int]
+) -> Sequence[Bounds | None]:
+    """Return the bounds of a column in each run, as far as numbers tell them."""
+    parts = [_comparable(batch.column(name)) for run in runs for batch in run.batches]
+    if not all(isinstance(part, pa.Array) for part in parts):
+        return [None] * len(runs)
+    whole = pa.concat_arrays(parts)
+    if whole.null_count == len(whole):
+        return [Bounds(None, None, rows) for rows in counts]
+    if whole.null_count or not pa.types.is_integer(whole.type):
+        return [None] * len(runs)
+    numbers = whole.to_numpy()
+    lows = np.minimum.reduceat(numbers, starts).tolist()
+    highs = np.maximum.reduceat(numbers, starts).tolist()
+    return [Bounds(low, high, 0) for low, high in zip(lows, highs, strict=True)]
 
 
 def _bounds(batches: Iterable[pa.RecordBatch], name: str) -> Bounds | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from sparkcache.config import ScanConfig, StorageConfig
 from sparkcache.demand import ExtentOffset
+from sparkcache.fetch.load import is_small
 from sparkcache.model import Extent, Ledger, Position, Run, RunKey
 
 if TYPE_CHECKING:
@@ -44,6 +45,11 @@ class RunSlice:
         return 0 <= self.start < self.stop <= len(self.runs) and all(
             run.last < following.first for run, following in pairwise(self.runs)
         )
+
+    @property
+    def is_small(self) -> bool:
+        """Whether its only run is small enough to be loaded together with others."""
+        return is_small(self.extent, len(self.runs))
 
     def key(self, index: int) -> RunKey:
         """Return the key of a run, by its index in `runs`."""

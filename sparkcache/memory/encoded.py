@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _LOSSES = b"sparkcache.losses"
 _HEADER = struct.Struct("<Ii")  # of a message: a marker, and the length of its metadata
 _MARKER = 0xFFFFFFFF
+_END = _HEADER.pack(_MARKER, 0)
 
 
 class EncodedRun:
@@ -45,6 +46,23 @@ class EncodedRun:
         with pa.ipc.new_stream(sink, self._schema) as writer:
             for batch in self._batches:
                 writer.write_batch(batch)
+
+
+class EncodedSmallRun:
+    """As an `EncodedRun`, but encoded only once: a small run takes the memory."""
+
+    def __init__(self, decoded: DecodedRun, schema: pa.Schema) -> None:
+        if decoded.losses:
+            losses = msgspec.json.encode(decoded.losses)
+            schema = schema.with_metadata({_LOSSES: losses})
+        batches = (batch.serialize() for batch in decoded.batches)
+        self._parts = [schema.serialize(), *batches, _END]
+        self.size_bytes: int = sum(map(len, self._parts))
+
+    def write(self, sink: pa.NativeFile | BinaryIO) -> None:
+        """Write the stream."""
+        for part in self._parts:
+            sink.write(part)
 
 
 def decode(stream: pa.Buffer) -> DecodedRun:

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
 
     from sparkcache.connector import DecodedRun
-    from sparkcache.memory.encoded import EncodedRun
+    from sparkcache.memory.encoded import EncodedRun, EncodedSmallRun
 
 
-def write_run(run: EncodedRun, fd: int, timeout_s: float) -> None:
+def write_run(run: EncodedRun | EncodedSmallRun, fd: int, timeout_s: float) -> None:
     """Write a run into a pipe, and close the pipe.
 
     Raises BrokenPipeError if its reader has closed it, TimeoutError if the reader takes

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from sparkcache.connector import DecodedRun
-    from sparkcache.memory.encoded import EncodedRun
+    from sparkcache.memory.encoded import EncodedRun, EncodedSmallRun
     from sparkcache.model import Segment, Slot
 
 
@@ -76,7 +76,9 @@ class WritableSegments:
         """Map a segment; the caller keeps the descriptor. Raises OSError."""
         self._views[number] = memoryview(mmap.mmap(fd, os.fstat(fd).st_size))
 
-    def write(self, run: EncodedRun, segment: Segment, offset: int) -> None:
+    def write(
+        self, run: EncodedRun | EncodedSmallRun, segment: Segment, offset: int
+    ) -> None:
         """Write a run into the memory that was granted for it."""
         view = self._views[segment.number][offset : offset + run.size_bytes]
         run.write(pa.FixedSizeBufferWriter(pa.py_buffer(view)))

@@ -8,20 +8,23 @@ from contextlib import closing, contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
-from sparkcache.errors import CacheUnavailable
+from sparkcache.errors import CacheUnavailable, SourceError
 from sparkcache.fetch.direct import DirectReader
 from sparkcache.homes import Place
 from sparkcache.memory.pipe import read_run
-from sparkcache.memory.sealed import map_run
+from sparkcache.memory.sealed import MappedBundle, map_run
 from sparkcache.memory.segment import MappedSegments
+from sparkcache.model import Slot
 from sparkcache.node.address import Address, peer_pid
 from sparkcache.node.channel import Channel, SilentPeerError
+from sparkcache.node.direct_runs import DirectRuns
 from sparkcache.node.launch import NodeRefusedError, connect, suspect
 from sparkcache.node.messages import (
     PROTOCOL_VERSION,
     Failed,
     Finish,
     KeepAlive,
+    LoadDirectly,
     Open,
     Refused,
     ReportLosses,
@@ -41,7 +44,6 @@ if TYPE_CHECKING:
     from sparkcache.connector import DecodedRun
     from sparkcache.demand import Plan, ReaderIdentity
     from sparkcache.fetch.scan import RunSlice, Scan
-    from sparkcache.model import Slot
     from sparkcache.node.messages import Message
     from sparkcache.reported_loss import LossReport
 
@@ -98,6 +100,7 @@ def read_scan(
                 group,
                 authority,
                 place=place,
+                can_load=True,
             )
         )
     with closing(_Runs(scan, node)) as runs:
@@ -136,7 +139,7 @@ class _Runs:
     def __init__(self, scan: Scan, node: NodeReader | None) -> None:
         self._scan = scan
         self._node = node
-        self._direct = DirectReader(scan)
+        self._direct = DirectReader(scan) if node is None else node.direct
 
     def read(self, slice_index: int, index: int) -> DecodedRun:
         """Return a run, by the index of its slice and its index; raises SourceError."""
@@ -149,7 +152,7 @@ class _Runs:
                     suspect(self._node.pid)
                 self._node.close()
                 self._node = None
-        return self._direct.read(self._scan.slices[slice_index], index)
+        return self._direct.read(slice_index, index).decoded
 
     def finish(self) -> None:
         """Report that the last run is read."""
@@ -158,10 +161,12 @@ class _Runs:
                 self._node.finish()
 
     def close(self) -> None:
-        """Close the GET and the connection that may be open."""
-        self._direct.close()
+        """Close the GETs and the connection that may be open."""
         if self._node is not None:
+            with suppress(CacheUnavailable):
+                self._node.report()
             self._node.close()
+        self._direct.close()
 
 
 class NodeReader:
@@ -176,6 +181,9 @@ class NodeReader:
         opening: The first message to send.
         pid: The node's process id.
 
+    Attributes:
+        direct: Loads what the node tells the task to load itself.
+
     """
 
     def __init__(self, channel: Channel[ToTask], opening: Open, pid: int) -> None:
@@ -184,11 +192,14 @@ class NodeReader:
         self._opening: Open | None = opening
         self._timeout_s = opening.scan.storage.request_timeout_s
         self._scan = opening.scan
+        self.direct = DirectReader(opening.scan)
+        self._direct_runs = DirectRuns(opening.scan, self.direct)
         self._current: RunIndex | None = None
         self._read: list[RunIndex] = []
         self._mapped = 0
         self._unmapped: list[RunIndex] = []
         self._segments = MappedSegments()
+        self._bundle: MappedBundle | None = None
         self._slots: dict[RunIndex, Slot] = {}  # pinned, but not asked for yet
         self._is_closed = False
 
@@ -199,6 +210,10 @@ class NodeReader:
         if it lacks credentials.
         """
         self._finish_current()
+        if run_index in self._direct_runs:
+            if self._direct_runs.is_report_due:
+                self.report()
+            return self._load(run_index)
         if run_index not in self._slots:
             return self._ask(run_index)
         self._current = run_index
@@ -209,14 +224,19 @@ class NodeReader:
         if self._opening is not None:
             self._channel.send(packed(self._opening))
             self._opening = None
+        self.report()
         self._channel.send(Take(*run_index, *self._settle()))
         message, fd = self._channel.receive()
         while isinstance(message, KeepAlive):
             message, fd = self._channel.receive()
         match message:
-            case Served() if fd is not None:
+            case Served(bundle=()) if fd is not None:
                 self._current = run_index
                 return self._map(run_index, fd, message.size_bytes)
+            case Served() if fd is not None:
+                self._add_bundle(run_index, fd, message)
+                self._current = run_index
+                return self._find(run_index, self._slots.pop(run_index))
             case ServedFromSegment():
                 self._add_segment(message, fd)
                 if message.slots:
@@ -224,6 +244,10 @@ class NodeReader:
                     self._slots.update(zip(run_indexes, message.slots, strict=False))
                     self._current = run_index
                     return self._find(run_index, self._slots.pop(run_index))
+            case LoadDirectly():
+                self._direct_runs.begin(message)
+                if run_index in self._direct_runs:
+                    return self._load(run_index)
             case Streamed() if fd is not None:
                 self._current = run_index
                 return read_run(fd, self._timeout_s)
@@ -235,14 +259,29 @@ class NodeReader:
                 raise CacheUnavailable(message.reason)
         raise CacheUnavailable(f"unexpected reply to Take: {type(message).__name__}")
 
+    def _load(self, run_index: RunIndex) -> DecodedRun:
+        """Load a run as the node has laid it out."""
+        try:
+            return self._direct_runs.take()
+        except SourceError as error:  # perhaps the node is wrong: whole slices are not
+            raise CacheUnavailable(f"loading run {run_index}: {error}") from error
+
+    def report(self) -> None:
+        """Report the runs that the task has loaded itself. Raises CacheUnavailable."""
+        message = self._direct_runs.report()
+        if message is not None:
+            self._channel.send(message)
+
     def finish(self) -> None:
         """Report that the last run, too, is read."""
         self._finish_current()
+        self.report()
         self._channel.send(Finish(*self._settle()))
 
     def close(self) -> None:
         """Close the connection as soon as nothing is mapped any longer."""
         self._is_closed = True
+        self._bundle = None
         if not self._mapped:
             self._channel.close()
 
@@ -257,7 +296,25 @@ class NodeReader:
     def _find(self, run_index: RunIndex, slot: Slot) -> DecodedRun:
         """Return a run from a segment that is mapped already."""
         self._mapped += 1
-        return self._segments.read(slot, partial(self._on_unmap, run_index))
+        on_unmap = partial(self._on_unmap, run_index)
+        if slot.segment is not None or self._bundle is None:
+            return self._segments.read(slot, on_unmap)
+        run = self._bundle.read(slot.offset, slot.size_bytes, on_unmap)
+        if not self._slots:
+            self._bundle = None
+        return run
+
+    def _add_bundle(self, run_index: RunIndex, fd: int, message: Served) -> None:
+        """Map the memory of several runs, from a run on."""
+        run_indexes = _indexes_from(self._scan, run_index)
+        slots = (
+            Slot(size_bytes, None, offset) for offset, size_bytes in message.bundle
+        )
+        self._slots.update(zip(run_indexes, slots, strict=False))
+        try:
+            self._bundle = MappedBundle(fd)
+        finally:
+            os.close(fd)
 
     def _add_segment(self, message: ServedFromSegment, fd: int | None) -> None:
         """Map the segment whose descriptor came with a message, if one did."""
@@ -275,6 +332,7 @@ class NodeReader:
             self.close()
 
     def _finish_current(self) -> None:
+        self._direct_runs.finish_current()
         if self._current is not None:
             self._read.append(self._current)
             self._current = None
@@ -284,6 +342,7 @@ class NodeReader:
         read, self._read = tuple(self._read), []
         unmapped = list(self._slots)  # the reader has skipped these
         self._slots.clear()
+        self._bundle = None
         while self._unmapped:  # any thread may add more at any moment
             unmapped.append(self._unmapped.pop())
         return read, tuple(unmapped)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         GetMetrics,
         GetStatus,
         GetTopicMetrics,
+        LoadedDirectly,
         Open,
         QueryProgress,
         ReportLosses,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
         Open
         | Take
         | Finish
+        | LoadedDirectly
         | QueryProgress
         | EndPlans
         | Clear

@@ -14,9 +14,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from sparkcache.fetch.load import Load
+from sparkcache.fetch.load import MOST_TOGETHER, Load
 from sparkcache.model import RunKey
-from sparkcache.node.messages import Decoded
+from sparkcache.node.messages import Decoded, DecodedRun
 from sparkcache.node.reader_session import Peer, ReaderSession, RunSpan
 
 if TYPE_CHECKING:
@@ -36,11 +36,13 @@ class LoadJob:
         scan: The scan whose settings the load uses.
         begin: Index of the load's first run among the runs of the extent.
         load: The load itself.
+        more: Small loads, of one run each, that are done together with a small one.
         skip: Indexes of the runs that are skipped.
         waiters: Sessions that wait, by the index of the run they wait for.
         next: Index of the next run.
         pending: A decoded run whose loader waits for a reply, if any.
         granted: Memory reserved for the run that is being written.
+        bundle: The runs that are being written to it together.
         streams: Sessions to which a run will be streamed once its pipe arrives; None in
             place of a session that is closed.
         number: Number of the job, unique once it is queued.
@@ -56,11 +58,13 @@ class LoadJob:
     scan: Scan
     begin: int
     load: Load
+    more: list[Load] = field(default_factory=list)
     skip: frozenset[int] = frozenset()
     waiters: dict[int, list[ReaderSession]] = field(default_factory=dict)
     next: int = 0
     pending: Decoded | None = None
     granted: Slot | None = None
+    bundle: tuple[DecodedRun, ...] = ()
     streams: list[ReaderSession | None] = field(default_factory=list)
     number: int = -1
     attempt: int = 0
@@ -72,23 +76,47 @@ class LoadJob:
 
     def key(self, index: int) -> RunKey:
         """Return the key of a run, by its index in the load."""
+        if index and self.more:
+            load = self.more[index - 1]
+            return RunKey(load.ledger, load.runs[0])
         return RunKey(self.load.ledger, self.load.runs[index])
 
-    def span(self, index: int | None = None) -> RunSpan:
-        """Return the span of one run in the extent, or of all remaining runs."""
-        if index is not None:
-            first, stop = index, index + 1
-        else:
-            first, stop = self.next, len(self.load.runs)
-        return RunSpan(
-            self.load.ledger, self.load.extent, self.begin + first, self.begin + stop
+    def span(self, index: int) -> RunSpan:
+        """Return the span of one run in its extent."""
+        if index and self.more:
+            load = self.more[index - 1]
+            return RunSpan(load.ledger, load.extent, 0, 1)
+        first = self.begin + index
+        return RunSpan(self.load.ledger, self.load.extent, first, first + 1)
+
+    def spans(self) -> list[RunSpan]:
+        """Return the spans of all remaining runs."""
+        if self.more:
+            return [self.span(index) for index, _ in self.remaining_runs()]
+        first, stop = self.begin + self.next, self.begin + len(self.load.runs)
+        return [RunSpan(self.load.ledger, self.load.extent, first, stop)]
+
+    def can_join(self, other: LoadJob) -> bool:
+        """Return whether its only load can be done together with those of another."""
+        load, others, scan = self.load, other.load, other.scan
+        return (
+            load.is_small
+            and others.is_small
+            and len(other.more) < MOST_TOGETHER - 1
+            and other.loader is None
+            and other.attempt == self.attempt == 0
+            and load.ledger.topic == others.ledger.topic
+            and load.ledger.decoding == others.ledger.decoding
+            and self.scan.root == scan.root
+            and self.scan.storage == scan.storage
+            and self.scan.config == scan.config
         )
 
     def remaining_runs(self) -> list[tuple[int, RunKey]]:
         """Return the remaining runs that are not skipped, with their indexes."""
         return [
             (index, self.key(index))
-            for index in range(self.next, len(self.load.runs))
+            for index in range(self.next, len(self.load.runs) + len(self.more))
             if index not in self.skip
         ]
 
@@ -96,7 +124,7 @@ class LoadJob:
     def is_small(self) -> bool:
         """Whether the remaining runs have few stored bytes, by estimate."""
         size, runs = self.load.end - self.load.offset, len(self.load.runs)
-        return size * (runs - self.next) <= _SMALL_BYTES * runs
+        return bool(self.more) or size * (runs - self.next) <= _SMALL_BYTES * runs
 
     def is_awaited(self) -> bool:
         """Return whether any session waits for a remaining run."""
@@ -163,7 +191,7 @@ def lay_out(
             offsets[runs[begin].first] if begin > 0 else extent.offset,
             offsets[runs[end].first] if end < len(runs) else extent_end,
         ),
-        frozenset(
+        skip=frozenset(
             other - begin
             for other in range(begin, end)
             if other != index and is_present(run_slice.key(other))

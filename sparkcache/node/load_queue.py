@@ -37,6 +37,11 @@ class LoadQueue:
         """Add a job."""
         self._jobs.append(job)
 
+    def to_join(self, job: LoadJob) -> LoadJob | None:
+        """Return the newest job if the load of another can be done with it."""
+        newest = self._jobs[-1] if self._jobs else None
+        return newest if newest is not None and job.can_join(newest) else None
+
     def put_back(self, job: LoadJob) -> None:
         """Add a job that is to be the next one."""
         self._jobs.insert(0, job)

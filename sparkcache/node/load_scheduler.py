@@ -31,21 +31,25 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from itertools import count
+from itertools import accumulate, count, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from sparkcache.histogram import TIMES_S, Values
 from sparkcache.homes import Place
+from sparkcache.model import Slot
 from sparkcache.node.load_job import LoadJob, lay_out
 from sparkcache.node.load_queue import LoadQueue
 from sparkcache.node.messages import (
     Cancel,
     Decoded,
+    DecodedRun,
+    DecodedTogether,
     Deny,
     Ended,
     Failed,
     Forget,
     Grant,
+    GrantBundle,
     Prepare,
     Refused,
     Skipped,
@@ -57,13 +61,16 @@ from sparkcache.node.offsets import Offsets
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from sparkcache.model import RunKey, Slot
+    from sparkcache.fetch import RunSlice
+    from sparkcache.model import RunKey
     from sparkcache.node.events import LoaderEnded
     from sparkcache.node.reader_session import Peer, ReaderSession, RunSpan
     from sparkcache.node.run_store import RunStore
     from sparkcache.node.topic_counts import TopicCounts
+
+_ALIGNMENT_BYTES = 64
 
 _log = logging.getLogger(__name__)
 
@@ -177,10 +184,15 @@ class LoadScheduler:
             run_slice,
             run_index[1],
             is_present=lambda key: key in self._by_key or self._store.is_held(key),
-            offsets=self._offsets.for_extent(run_slice.ledger, run_slice.extent),
+            offsets=self.offsets(run_slice),
         )
-        job.number = next(self._numbers)
         job.attempt = attempt
+        together = self._queue.to_join(job) if self._store.has_bundles else None
+        if together is not None:
+            together.more.append(job.load)
+            self._by_key[job.key(0)] = together, len(together.more)
+            return
+        job.number = next(self._numbers)
         for index, key in job.remaining_runs():
             self._by_key[key] = (job, index)
         self._queue.append(job)
@@ -192,15 +204,8 @@ class LoadScheduler:
 
     def dispatch(self) -> None:
         """Give jobs to idle loaders, and answer loaders that can be answered."""
-        for peer in reversed(list(self._idle)):
-            job = self._next_job(peer)
-            if job is not None:
-                del self._idle[peer]
-                self._start(peer, job)
-        self._start_loaders()
-        for peer, job in self._queue.prepare(self._busy):
-            scan = job.scan
-            peer.send(Prepare(job.number, scan.root, scan.storage, job.load))
+        if self._queue:
+            self._give_jobs()
         for peer, job in self._busy.items():
             if job.pending is not None:
                 self._decide(peer, job, job.pending)
@@ -227,6 +232,17 @@ class LoadScheduler:
                 job.attempt = 1
                 self._give_up(job, Refused("the node has no loader"))
 
+    def offsets(self, run_slice: RunSlice) -> Mapping[int, int]:
+        """Return the known offsets of the runs of a slice's extent."""
+        return self._offsets.for_extent(run_slice.ledger, run_slice.extent)
+
+    def learn(self, run_slice: RunSlice, index: int, offset: int) -> None:
+        """Record the offset of a run, as a task reports it; -1 is none."""
+        extent = run_slice.extent
+        if extent.offset <= offset < extent.offset + extent.size_bytes:
+            first = run_slice.runs[index].first
+            self._offsets.learn(run_slice.ledger, extent, first, offset)
+
     # Messages of loaders
 
     def loader_ready(self, peer: Peer) -> None:
@@ -249,6 +265,52 @@ class LoadScheduler:
             self._load_s.add(job.last_heard_s - job.begun_s)
         return job.key(message.index)
 
+    def decoded_together(
+        self, peer: Peer, message: DecodedTogether
+    ) -> dict[RunKey, int]:
+        """Answer a loader that has decoded small runs; return their sizes.
+
+        Memory is granted to those together that are to be kept. The others follow one
+        by one.
+        """
+        job = self._heard_from(peer)
+        self._spend(peer, message)
+        self._count["lost_entries"] += message.lost_entries
+        job.has_decoded = True
+        self._load_s.add(job.last_heard_s - job.begun_s)
+        for index, failure in message.failures:
+            self._fail(job, index, failure)
+        kept = [r for r in message.runs if self._demand.is_kept(job.span(r.index))]
+        slot = self._reserve_bundle(job, kept)
+        job.granted, job.bundle = slot, tuple(kept) if slot is not None else ()
+        indexes = tuple(run.index for run in job.bundle)
+        size_bytes = 0 if slot is None else slot.size_bytes
+        grant = GrantBundle(indexes, bundle_offsets(job.bundle), size_bytes)
+        job.last_heard_s = self._now()
+        peer.send(grant)
+        return {job.key(run.index): run.size_bytes for run in message.runs}
+
+    def _reserve_bundle(self, job: LoadJob, runs: Sequence[DecodedRun]) -> Slot | None:
+        """Reserve memory for runs that share it."""
+        if not runs:
+            return None
+        size_bytes = sum(aligned(run.size_bytes) for run in runs)
+        slot = self._store.reserve(job.key(runs[0].index), size_bytes)
+        if slot is not None and slot.segment is not None:  # a ring, meanwhile
+            self._store.unreserve(slot)
+            return None
+        return slot
+
+    def _fail(self, job: LoadJob, index: int, failure: Failed) -> None:
+        """Record that the storage failed one of several small loads."""
+        attempt = job.attempt + 1
+        _log.warning("load failed, attempt %d: %s", attempt, failure.error())
+        self._count["failures"] += 1
+        del self._by_key[job.key(index)]
+        job.skip |= {index}
+        waiters = job.waiters.pop(index, [])
+        self._again(waiters, 1 if failure.lacks_credentials else job.attempt, failure)
+
     def skipped(self, peer: Peer, message: Skipped) -> None:
         """Record that a loader skipped a run."""
         job = self._heard_from(peer)
@@ -257,8 +319,13 @@ class LoadScheduler:
 
     def is_granted(self, peer: Peer, has_own_memory: bool) -> bool:
         """Return whether a loader was granted memory, and memory of that kind."""
-        slot = self._busy[peer].granted if peer in self._busy else None
+        job = self._busy.get(peer)
+        slot = None if job is None or job.bundle else job.granted
         return slot is not None and (slot.segment is None) == has_own_memory
+
+    def is_bundle_granted(self, peer: Peer, runs: int) -> bool:
+        """Return whether a loader was granted memory that so many runs share."""
+        return peer in self._busy and 0 < runs == len(self._busy[peer].bundle)
 
     def loaded(self, peer: Peer, index: int) -> LoadedRun:
         """Return the run that a loader has written into granted memory."""
@@ -270,6 +337,23 @@ class LoadScheduler:
         del self._by_key[key]
         waiters = job.waiters.pop(index, [])
         return LoadedRun(key, job.span(index), slot, waiters)
+
+    def loaded_bundle(self, peer: Peer) -> tuple[Slot, list[LoadedRun]]:
+        """Return the memory that a loader has filled, and the runs in it."""
+        job = self._heard_from(peer)
+        whole, job.granted = job.granted, None
+        assert whole is not None, "it was granted"
+        runs, job.bundle = job.bundle, ()
+        job.skip |= {run.index for run in runs}
+        loaded = []
+        offsets = (*bundle_offsets(runs), whole.size_bytes)
+        for run, (offset, end) in zip(runs, pairwise(offsets), strict=True):
+            key = job.key(run.index)
+            del self._by_key[key]
+            slot = Slot(end - offset, None, offset)
+            waiters = job.waiters.pop(run.index, [])
+            loaded.append(LoadedRun(key, job.span(run.index), slot, waiters))
+        return whole, loaded
 
     def streamed(self, peer: Peer, fd: int) -> None:
         """Pass the end of a pipe to the session that the denied run is streamed to."""
@@ -373,6 +457,7 @@ class LoadScheduler:
             assert not job.is_ending or (index == job.next and job.granted)
         for job in jobs:
             assert job.pending is None or not (job.is_awaited() or job.is_ending)
+            assert not job.bundle or (job.granted is not None and job.pending is None)
             for index, sessions in job.waiters.items():
                 assert not sessions or self._by_key[job.key(index)] == (job, index)
         self._queue.check(self._busy, has_idle=bool(self._idle))
@@ -384,6 +469,19 @@ class LoadScheduler:
     def _jobs(self) -> Iterator[LoadJob]:
         yield from self._busy.values()
         yield from self._queue
+
+    def _give_jobs(self) -> None:
+        """Start queued jobs on idle and new loaders; have busy ones prepare others."""
+        for peer in reversed(list(self._idle)):
+            job = self._next_job(peer)
+            if job is not None:
+                del self._idle[peer]
+                self._start(peer, job)
+        self._start_loaders()
+        for peer, job in self._queue.prepare(self._busy):
+            scan, load = job.scan, job.load
+            together = self._is_together(job), tuple(job.more)
+            peer.send(Prepare(job.number, scan.root, scan.storage, load, *together))
 
     def _start_loaders(self) -> None:
         """Start loaders for the queued jobs that no loader prepares."""
@@ -403,14 +501,22 @@ class LoadScheduler:
         Without a loader, it is one that no loader prepares.
         """
         while (job := self._queue.pop(peer)) is not None:
-            if job.is_awaited() or self._demand.is_wanted(job.span()):
+            if self._is_wanted(job):
                 return job
             self._forget(job)
             if job.loader is not None:
                 job.loader.send(Forget(job.number))
         return None
 
-    def _spend(self, peer: Peer, spent: Decoded | Ended | LoaderEnded) -> None:
+    def _is_together(self, job: LoadJob) -> bool:
+        return bool(job.more) or (job.load.is_small and self._store.has_bundles)
+
+    def _is_wanted(self, job: LoadJob) -> bool:
+        return job.is_awaited() or any(map(self._demand.is_wanted, job.spans()))
+
+    def _spend(
+        self, peer: Peer, spent: Decoded | DecodedTogether | Ended | LoaderEnded
+    ) -> None:
         """Count requests to the storage, for the topic that the loader read last."""
         if peer in self._last_topics:
             topic = self._topics.for_topic(self._last_topics[peer])
@@ -421,7 +527,7 @@ class LoadScheduler:
     def _start(self, peer: Peer, job: LoadJob) -> None:
         self._busy[peer] = job
         self._last_topics[peer] = job.load.ledger.topic
-        self._topics.for_topic(job.load.ledger.topic).loads += 1
+        self._topics.for_topic(job.load.ledger.topic).loads += 1 + len(job.more)
         job.begun_s = job.last_heard_s = self._now()
         scan = job.scan
         peer.send(
@@ -432,6 +538,8 @@ class LoadScheduler:
                 job.load,
                 job.skip,
                 scan.config.batch_bytes,
+                self._is_together(job),
+                tuple(job.more),
             )
         )
 
@@ -439,7 +547,7 @@ class LoadScheduler:
         """Answer a loader that has decoded a run, or leave it waiting."""
         span, key = job.span(run.index), job.key(run.index)
         is_wanted = self._demand.is_wanted(span)
-        if not (job.is_awaited() or self._demand.is_wanted(job.span())):
+        if not self._is_wanted(job):
             self._cancel(peer, job)
             return
         if is_wanted and not self._demand.is_kept(span):
@@ -517,8 +625,14 @@ class LoadScheduler:
         """Drop a job; its sessions get a second attempt, or the error."""
         waiters = job.pop_waiters()
         self._forget(job)
+        self._again(waiters, job.attempt, message)
+
+    def _again(
+        self, waiters: list[ReaderSession], attempt: int, message: Failed | Refused
+    ) -> None:
+        """Load again for sessions that wait, after the first attempt, or fail them."""
         for session in waiters:
-            if job.attempt == 0:
+            if attempt == 0:
                 self.wait(session, session.cursor, attempt=1)
             else:
                 session.waiting = False
@@ -537,6 +651,17 @@ class LoadScheduler:
 
     def _learn(self, job: LoadJob, index: int, offset: int) -> None:
         load = job.load
-        if offset >= 0:
+        if offset >= 0 and not load.is_small:  # a small extent begins with its only run
             first = load.runs[index].first
             self._offsets.learn(load.ledger, load.extent, first, offset)
+
+
+def aligned(size_bytes: int) -> int:
+    """Return the size of a run in a bundle: Arrow wants buffers at such offsets."""
+    return -(-size_bytes // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES
+
+
+def bundle_offsets(runs: Sequence[DecodedRun]) -> tuple[int, ...]:
+    """Return where each run begins in memory that they share."""
+    sizes = [aligned(run.size_bytes) for run in runs]
+    return tuple(accumulate(sizes[:-1], initial=0)) if runs else ()

@@ -20,12 +20,16 @@ from sparkcache.node.channel import BrokenChannelError, Channel
 from sparkcache.node.loader_limits import private_bytes
 from sparkcache.node.messages import (
     Decoded,
+    DecodedRun,
+    DecodedTogether,
     Deny,
     Ended,
     Failed,
     Forget,
     Grant,
+    GrantBundle,
     Loaded,
+    LoadedBundle,
     Prepare,
     Skipped,
     Start,
@@ -36,11 +40,13 @@ from sparkcache.node.messages import (
 
 if TYPE_CHECKING:
     import socket
+    from collections.abc import Callable, Mapping
 
-    from sparkcache.connector import RawRun
-    from sparkcache.fetch.checked_load import CheckedLoad
+    from sparkcache import connector
     from sparkcache.fetch.opener import Opener
-    from sparkcache.memory.encoded import EncodedRun
+    from sparkcache.fetch.together import LoadedRun
+    from sparkcache.filters import RunStatistics
+    from sparkcache.memory.encoded import EncodedRun, EncodedSmallRun
     from sparkcache.memory.segment import WritableSegments
     from sparkcache.memory.shared_counters import SharedCounters
     from sparkcache.model import Slot
@@ -86,6 +92,10 @@ def fork_loader(sock: socket.socket, spent: SharedCounters) -> int:
 def run(sock: socket.socket, spent: SharedCounters) -> None:
     """Serve a node; raises BrokenChannelError when it closes the connection."""
     loader = _Loader(Channel(sock, ToLoader), spent)
+    loader.load()
+    # The modules that this has imported stay: the collector need not visit them again.
+    gc.collect()
+    gc.freeze()
     while True:
         loader.load()
 
@@ -114,21 +124,8 @@ class _Loader:
         start = self._receive()
         if not isinstance(start, Start):
             raise BrokenChannelError(f"expected Start, received {type(start).__name__}")
-        from sparkcache import connector as connectors
-        from sparkcache.fetch.checked_load import CheckedLoad
-
         try:
-            connector = connectors.find(start.load.ledger.connector)
-            request = partial(
-                self._opener.open, start.number, start.root, start.storage
-            )
-            load = CheckedLoad(connector, start.load, request, start.batch_bytes)
-            with closing(load):
-                for index, raw in enumerate(load):
-                    if index in start.skip:
-                        self._channel.send(Skipped(index, raw.offset))
-                    elif not self._deliver(load, index, raw):
-                        break
+            self._load_together(start) if start.together else self._load(start)
         except SourceError as error:
             self._channel.send(Failed.from_error(error))
         if private_bytes(os.getpid()) > _KEPT_BYTES:
@@ -138,30 +135,114 @@ class _Loader:
         spent = self._opener.spent()
         self._channel.send(Ended(spent.gets, spent.received_bytes, spent.retries))
 
-    def _deliver(self, load: CheckedLoad, index: int, raw: RawRun) -> bool:
-        """Decode a run and deliver it as the node answers; return whether to go on."""
+    def _load(self, start: Start) -> None:
+        """Load the runs of an extent, one after another."""
+        from sparkcache import connector as connectors
+        from sparkcache.fetch.checked_load import CheckedLoad
         from sparkcache.memory.encoded import EncodedRun
 
-        decoded = load.decode(raw)
-        lost = sum(loss.last - loss.first + 1 for loss in decoded.losses)
-        encoded = EncodedRun(decoded, load.schema(decoded))
-        size_bytes, spent = encoded.size_bytes, self._opener.spent()
+        connector = connectors.find(start.load.ledger.connector)
+        request = partial(self._opener.open, start.number, start.root, start.storage)
+        load = CheckedLoad(connector, start.load, request, start.batch_bytes)
+        with closing(load):
+            for index, raw in enumerate(load):
+                if index in start.skip:
+                    self._channel.send(Skipped(index, raw.offset))
+                    continue
+                decoded = load.decode(raw)
+                encoded = EncodedRun(decoded, load.schema(decoded))
+                statistics = partial(load.statistics, decoded)
+                lost = _lost_entries(decoded)
+                if not self._deliver(index, encoded, raw.offset, lost, statistics):
+                    break
+
+    def _load_together(self, start: Start) -> None:
+        """Load small loads at once; what shares no memory follows one by one."""
+        from sparkcache.fetch.together import load_all
+        from sparkcache.memory.encoded import EncodedSmallRun
+
+        loads = (start.load, *start.more)
+        storage = self._opener.storage(start.root, start.storage)
+        fetched = self._opener.fetch(start.number, storage, loads)
+        runs: dict[int, tuple[LoadedRun, EncodedSmallRun]] = {}
+        failures = []
+        found = load_all(storage, loads, fetched, start.batch_bytes)
+        for index, run in enumerate(found):
+            if isinstance(run, SourceError):
+                failures.append((index, Failed.from_error(run)))
+            else:
+                runs[index] = run, EncodedSmallRun(run.decoded, run.schema)
+        lost = sum(_lost_entries(run.decoded) for run, _ in runs.values())
+        answer = self._report(runs, failures, lost)
+        granted: tuple[int, ...] = ()
+        if isinstance(answer, GrantBundle):
+            granted = answer.indexes
+            self._write_bundle(runs, answer)
+        for index in sorted(runs.keys() - set(granted)):
+            run, encoded = runs[index]
+            known = partial(_itself, run.statistics)
+            if not self._deliver(index, encoded, run.offset, 0, known):
+                break
+
+    def _report(
+        self,
+        runs: Mapping[int, tuple[LoadedRun, EncodedSmallRun]],
+        failures: list[tuple[int, Failed]],
+        lost_entries: int,
+    ) -> ToLoader:
+        """Tell the node which small loads are decoded; return its answer."""
+        decoded = tuple(
+            DecodedRun(index, encoded.size_bytes, run.offset)
+            for index, (run, encoded) in runs.items()
+        )
+        spent = self._opener.spent()
+        self._channel.send(
+            DecodedTogether(
+                *(decoded, tuple(failures), lost_entries),
+                *(spent.gets, spent.received_bytes, spent.retries),
+            )
+        )
+        return self._receive()
+
+    def _write_bundle(
+        self,
+        runs: Mapping[int, tuple[LoadedRun, EncodedSmallRun]],
+        grant: GrantBundle,
+    ) -> None:
+        """Write the granted runs to memory that they share, and report them."""
+        if not grant.indexes:
+            return
+        from sparkcache.memory.sealed import seal_bundle
+
+        granted = [runs[index] for index in grant.indexes]
+        encoded = [encoded for _, encoded in granted]
+        fd = seal_bundle(encoded, grant.offsets, grant.size_bytes)
+        try:
+            statistics = tuple(run.statistics for run, _ in granted)
+            self._channel.send(LoadedBundle(statistics), fd)
+        finally:
+            os.close(fd)
+
+    def _deliver(
+        self,
+        index: int,
+        encoded: EncodedRun | EncodedSmallRun,
+        offset: int,
+        lost_entries: int,
+        statistics: Callable[[], RunStatistics | None],
+    ) -> bool:
+        """Deliver a decoded run as the node answers; return whether to go on."""
+        spent = self._opener.spent()
         self._channel.send(
             Decoded(
-                index,
-                size_bytes,
-                raw.offset,
-                lost,
-                spent.gets,
-                spent.received_bytes,
-                spent.retries,
+                *(index, encoded.size_bytes, offset, lost_entries),
+                *(spent.gets, spent.received_bytes, spent.retries),
             )
         )
         answer = self._receive()
         match answer:
             case Grant():
-                report = Loaded(index, load.statistics(decoded))
-                self._write(encoded, answer.slot, report)
+                self._write(encoded, answer.slot, Loaded(index, statistics()))
             case Deny():
                 for _ in range(answer.readers):
                     _stream(self._channel, encoded)
@@ -169,7 +250,9 @@ class _Loader:
                 return False
         return not (isinstance(answer, Grant) and answer.last)
 
-    def _write(self, run: EncodedRun, slot: Slot, report: Loaded) -> None:
+    def _write(
+        self, run: EncodedRun | EncodedSmallRun, slot: Slot, report: Loaded
+    ) -> None:
         """Write a run into its slot, and report it."""
         if slot.segment is not None:
             self._segments.write(run, slot.segment, slot.offset)
@@ -193,13 +276,19 @@ class _Loader:
                 case Unmap():
                     self._segments.forget(message.segments)
                 case Prepare():
-                    self._opener.prepare(
-                        message.number, message.root, message.storage, message.load
-                    )
+                    self._prepare(message)
                 case Forget():
                     self._opener.forget(message.number)
                 case _:
                     return message
+
+    def _prepare(self, prepare: Prepare) -> None:
+        number, storage = prepare.number, (prepare.root, prepare.storage)
+        if prepare.together:
+            loads = (prepare.load, *prepare.more)
+            self._opener.prepare_together(number, *storage, loads)
+        else:
+            self._opener.prepare(number, *storage, prepare.load)
 
     def _map(self, message: ToLoader, fd: int) -> None:
         """Map the segment whose descriptor came with a grant."""
@@ -210,9 +299,17 @@ class _Loader:
             os.close(fd)
 
 
+def _lost_entries(run: connector.DecodedRun) -> int:
+    return sum(loss.last - loss.first + 1 for loss in run.losses)
+
+
+def _itself(statistics: RunStatistics | None) -> RunStatistics | None:
+    return statistics
+
+
 def _stream(
     channel: Channel[ToLoader],
-    encoded: EncodedRun,
+    encoded: EncodedRun | EncodedSmallRun,
     timeout_s: float = _STREAM_TIMEOUT_S,
 ) -> None:
     """Write a run to a pipe, whose reader may leave early, or read no further."""

@@ -1,18 +1,19 @@
 """The messages between tasks, the node and its loaders.
 
-    task -> node      PackedOpen or OpenPartition, Take, Finish, QueryProgress,
-                      EndPlans, Clear, ReportLosses, GetMetrics, GetTopicMetrics,
-                      GetLosses, GetStatus
+    task -> node      PackedOpen or OpenPartition, Take, Finish, LoadedDirectly,
+                      QueryProgress, EndPlans, Clear, ReportLosses, GetMetrics,
+                      GetTopicMetrics, GetLosses, GetStatus
     node -> task      Served and Streamed (with a descriptor), ServedAt and StreamedAt
-                      (for readers in the JVM), ServedFromSegment, Failed, Refused,
-                      KeepAlive, MetricsReply, TopicMetricsReply,
+                      (for readers in the JVM), ServedFromSegment, LoadDirectly,
+                      Failed, Refused, KeepAlive, MetricsReply, TopicMetricsReply,
                       LossesReply, StatusReply
-    node -> loader    Start, Grant, Deny, Cancel, Prepare, Forget, Unmap
-    loader -> node    Decoded, Skipped, Loaded, Streamed (with a descriptor), Ended,
-                      Failed
+    node -> loader    Start, Grant, GrantBundle, Deny, Cancel, Prepare, Forget, Unmap
+    loader -> node    Decoded, DecodedTogether, Skipped, Loaded, LoadedBundle,
+                      Streamed (with a descriptor), Ended, Failed
 
 ServedFromSegment and Grant carry the descriptor of a segment if the peer does not have
-it yet. Loaded carries the descriptor of a run that has its own memory.
+it yet. Loaded carries the descriptor of a run that has its own memory, LoadedBundle
+that of the memory that its runs share.
 
 Every message is one frame: its length, the number of attached descriptors, then
 msgpack. A frame that does not decode to a type of its direction ends the connection, as
@@ -29,6 +30,7 @@ import msgspec
 from sparkcache.config import NodeConfig, ScanConfig, StorageConfig
 from sparkcache.demand import Plan, ReaderIdentity
 from sparkcache.errors import CredentialsError, SourceError
+from sparkcache.fetch.direct_load import DirectLoad
 from sparkcache.fetch.load import Load
 from sparkcache.fetch.scan import RunSlice, Scan
 from sparkcache.filters import Filter, RunStatistics
@@ -37,7 +39,7 @@ from sparkcache.metrics import Metrics, TopicMetrics
 from sparkcache.model import Extent, Ledger, Position, Run, Slot
 from sparkcache.reported_loss import ReportedLoss
 
-PROTOCOL_VERSION = 11
+PROTOCOL_VERSION = 12
 
 
 class Message(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -80,6 +82,7 @@ class PackedOpen(Message, frozen=True):
     group: str
     authority: int
     place: Place
+    can_load: bool = False
 
 
 class OpenPartition(Message, frozen=True):
@@ -108,7 +111,7 @@ class Open(Message, frozen=True):
     for the node's counts. `filters` and `rows_only` are those of OpenPartition: a run
     that cannot match, or of whose rows only the number matters, need not be mapped.
     Runs that are loaded for a task at the `place` AWAY are not kept: their home is to
-    keep them.
+    keep them. A task that `can_load` may be assigned to load runs itself.
     """
 
     version: int
@@ -123,6 +126,7 @@ class Open(Message, frozen=True):
     filters: tuple[Filter, ...] = ()
     rows_only: bool = False
     place: Place = Place.ANYWHERE
+    can_load: bool = False
 
 
 class Take(Message, frozen=True):
@@ -143,6 +147,21 @@ class Finish(Message, frozen=True):
 
     read: tuple[tuple[int, int], ...] = ()
     released: tuple[tuple[int, int], ...] = ()
+
+
+class LoadedDirectly(Message, frozen=True):
+    """Reports runs that a LoadDirectly named, in order: those read since the last one.
+
+    Carries their sizes, their offsets in the object, -1 where one is unknown, and what
+    the task has spent since its last report. Has no reply.
+    """
+
+    sizes: tuple[int, ...]
+    offsets: tuple[int, ...]
+    lost_entries: int = 0
+    gets: int = 0
+    received_bytes: int = 0
+    retries: int = 0
 
 
 class QueryProgress(Message, frozen=True):
@@ -188,10 +207,15 @@ class GetStatus(Message, frozen=True):
 
 
 class Served(Message, frozen=True):
-    """The requested run, in the attached descriptor."""
+    """The requested run, in the attached descriptor.
+
+    `bundle` is empty if the run has its own memory. Otherwise it has offset and size of
+    the run, and of runs right after it, in memory that they share.
+    """
 
     carries_descriptor: ClassVar[bool] = True
     size_bytes: int
+    bundle: tuple[tuple[int, int], ...] = ()
 
 
 class Outcome(IntEnum):
@@ -206,7 +230,8 @@ class RunAt(msgspec.Struct, frozen=True, array_like=True):
     """A run at /proc/PID/fd/`fd`, by slice and by index in the runs of the slice.
 
     A run that need not be mapped has no descriptor, which is -1. Then `rows` is the
-    number of its rows, and unless it `matches` none of them passes the filters.
+    number of its rows, and unless it `matches` none of them passes the filters. A run
+    in a bundle begins at an `offset`.
     """
 
     run_slice: int
@@ -215,6 +240,7 @@ class RunAt(msgspec.Struct, frozen=True, array_like=True):
     fd: int
     rows: int = 0
     matches: bool = True
+    offset: int = 0
 
 
 class ServedAt(Message, frozen=True):
@@ -253,6 +279,16 @@ class ServedFromSegment(Message, frozen=True):
     carries_descriptor: ClassVar[bool] = True
     slots: tuple[Slot, ...]
     segment: int | None = None
+
+
+class LoadDirectly(Message, frozen=True):
+    """The task is to load the requested run itself, and the runs after it.
+
+    They would not be kept, and nobody else waits for them. The first load begins with
+    the requested run.
+    """
+
+    loads: tuple[DirectLoad, ...]
 
 
 class Streamed(Message, frozen=True):
@@ -326,7 +362,10 @@ class StatusReply(Message, frozen=True):
 
 
 class Start(Message, frozen=True):
-    """The loader's next load. Runs at the indexes in `skip` are skipped."""
+    """The loader's next load. Runs at the indexes in `skip` are skipped.
+
+    Small loads, of one run each, are done `together`; the runs of `more` follow.
+    """
 
     number: int
     root: str
@@ -334,6 +373,8 @@ class Start(Message, frozen=True):
     load: Load
     skip: frozenset[int]
     batch_bytes: int
+    together: bool = False
+    more: tuple[Load, ...] = ()
 
 
 class Prepare(Message, frozen=True):
@@ -343,6 +384,8 @@ class Prepare(Message, frozen=True):
     root: str
     storage: StorageConfig
     load: Load
+    together: bool = False
+    more: tuple[Load, ...] = ()
 
 
 class Forget(Message, frozen=True):
@@ -357,6 +400,17 @@ class Grant(Message, frozen=True):
     carries_descriptor: ClassVar[bool] = True
     slot: Slot
     last: bool = False
+
+
+class GrantBundle(Message, frozen=True):
+    """Write the decoded runs with these indexes to memory that they share.
+
+    `offsets` are theirs. The other runs follow one by one.
+    """
+
+    indexes: tuple[int, ...]
+    offsets: tuple[int, ...]
+    size_bytes: int
 
 
 class Unmap(Message, frozen=True):
@@ -390,6 +444,36 @@ class Decoded(Message, frozen=True):
     retries: int = 0
 
 
+class DecodedRun(msgspec.Struct, frozen=True, array_like=True):
+    """One of several decoded runs: the fields are those of Decoded."""
+
+    index: int
+    size_bytes: int
+    offset: int
+
+
+class DecodedTogether(Message, frozen=True):
+    """The runs of small loads are decoded, or their storage has failed.
+
+    Failures are by index. Carries what the loader has spent since it last reported
+    that.
+    """
+
+    runs: tuple[DecodedRun, ...]
+    failures: tuple[tuple[int, Failed], ...]
+    lost_entries: int
+    gets: int
+    received_bytes: int
+    retries: int
+
+
+class LoadedBundle(Message, frozen=True):
+    """The granted runs are written; `statistics` of each as in Loaded."""
+
+    carries_descriptor: ClassVar[bool] = True
+    statistics: tuple[RunStatistics | None, ...]
+
+
 class Skipped(Message, frozen=True):
     """A run was skipped as requested, with its offset in the object."""
 
@@ -421,6 +505,7 @@ FromTask: TypeAlias = (
     | OpenPartition
     | Take
     | Finish
+    | LoadedDirectly
     | QueryProgress
     | EndPlans
     | Clear
@@ -435,6 +520,7 @@ ToTask: TypeAlias = (
     | ServedAt
     | StreamedAt
     | ServedFromSegment
+    | LoadDirectly
     | Streamed
     | Failed
     | Refused
@@ -444,5 +530,16 @@ ToTask: TypeAlias = (
     | LossesReply
     | StatusReply
 )
-ToLoader: TypeAlias = Start | Grant | Deny | Cancel | Prepare | Forget | Unmap
-FromLoader: TypeAlias = Decoded | Skipped | Loaded | Streamed | Ended | Failed
+ToLoader: TypeAlias = (
+    Start | Grant | GrantBundle | Deny | Cancel | Prepare | Forget | Unmap
+)
+FromLoader: TypeAlias = (
+    Decoded
+    | DecodedTogether
+    | Skipped
+    | Loaded
+    | LoadedBundle
+    | Streamed
+    | Ended
+    | Failed
+)

@@ -169,6 +169,11 @@ def _settings(
     )
 
 
+def run_at(index: tuple[int, int], run: CachedRun[int]) -> RunAt:
+    """Return where a run is that a reader in the JVM maps."""
+    return RunAt(*index, run.size_bytes, run.value, offset=run.slot.offset)
+
+
 class PathPeer:
     """A peer that cannot receive descriptors: it opens them by their path in /proc."""
 
@@ -203,8 +208,7 @@ class PathPeer:
     ) -> None:
         """Send where runs are, by index; those not in `unmapped` are pinned."""
         found = (
-            unmapped.get(index) or RunAt(*index, run.size_bytes, run.value)
-            for index, run in runs.items()
+            unmapped.get(index) or run_at(index, run) for index, run in runs.items()
         )
         stored_bytes = self._take_stored_bytes()
         expected_reads = max((run.expected_reads for run in runs.values()), default=0)

@@ -35,6 +35,7 @@ def packed(message: Open) -> PackedOpen:
         message.group,
         message.authority,
         message.place,
+        message.can_load,
     )
 
 
@@ -81,6 +82,7 @@ def unpacked(opening: PackedOpen) -> Open:
         opening.group,
         opening.authority,
         place=opening.place,
+        can_load=opening.can_load,
     )
 
 

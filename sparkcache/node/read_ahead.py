@@ -9,6 +9,8 @@ If a batch of a stream ends within an extent, the load of its end has requested 
 of the extent as well. So that load continues for the next batch, within the same
 window, unless it would have to wait for long.
 
+Small runs are loaded many at a time, when half of those in the window are read.
+
 The window of a scan grows with what is read, and shrinks with what was loaded in vain;
 see `sparkcache.fetch.read_ahead_window`.
 """
@@ -30,6 +32,9 @@ if TYPE_CHECKING:
     from sparkcache.node.run_store import RunStore
 
 
+_MOST_EXPANSION = 16  # a run in memory / the same as it is stored, by assumption
+
+
 class ReadAhead:
     """Begins loads ahead of the readers, and learns from what became of the runs."""
 
@@ -46,7 +51,7 @@ class ReadAhead:
     def advance(self, session: ReaderSession) -> None:
         """Begin the loads that a session's read-ahead window allows."""
         assert session.scan is not None, "it is open"
-        if session.place is Place.AWAY:
+        if session.place is Place.AWAY or session.is_direct:
             return
         scan = self._readers.scan_of(session)
         run_bytes = scan.window.run_bytes or session.scan.config.run_bytes
@@ -75,9 +80,14 @@ class ReadAhead:
 
     def served(self, session: ReaderSession, run: CachedRun[int]) -> None:
         """Record that a session was served a run."""
-        self._unread.pop(run.key, None)
+        if self._unread:
+            self._unread.pop(run.key, None)
         if session.is_in_order:
             self._readers.scan_of(session).window.read(run.size_bytes)
+
+    def read_directly(self, session: ReaderSession, size_bytes: int) -> None:
+        """Record that a session has read a run that it loaded itself."""
+        self._readers.scan_of(session).window.read(size_bytes)
 
     def loaded(self, key: RunKey, span: RunSpan) -> None:
         """Record a run that was loaded before any session waits for it."""
@@ -103,22 +113,33 @@ class ReadAhead:
     ) -> int:
         """Begin loads of a session's next runs; return how many bytes remain.
 
-        Runs that are not held yet are assumed to have `run_bytes`. Runs that were held
-        at the last look-up are not looked up again.
+        Runs that are not held yet are assumed to have `run_bytes`, small ones less.
+        Runs that were held at the last look-up are not looked up again.
         """
         held = session.held_ahead
         held.move(session.next_ordinal, self._removals)
         remaining_bytes -= held.size_bytes
         count = len(held)
+        small: list[tuple[int, int]] = []
+        before_small = 0
         for run_index in session.upcoming(MAX_RUNS_AHEAD, skip=count):
             if remaining_bytes <= 0:
-                return 0
+                break
             key = session.key(run_index)
             run = self._store.peek(key)
             if run is None and key not in self._loads:
-                self._loads.begin(session, run_index)
+                if not session.slices[run_index[0]].is_small:
+                    self._loads.begin(session, run_index)
+                else:
+                    before_small = before_small if small else count
+                    small.append(run_index)
             if run is not None and len(held) == count:
                 held.append(run.size_bytes)
-            remaining_bytes -= run_bytes if run is None else run.size_bytes
+            most_bytes = _MOST_EXPANSION * session.stored_bytes(run_index) + 1
+            assumed_bytes = min(run_bytes, most_bytes)
+            remaining_bytes -= assumed_bytes if run is None else run.size_bytes
             count += 1
-        return remaining_bytes if count < MAX_RUNS_AHEAD else 0
+        if 2 * before_small <= count:  # or each load would be one of a single run
+            for run_index in small:
+                self._loads.begin(session, run_index)
+        return max(remaining_bytes, 0) if count < MAX_RUNS_AHEAD else 0

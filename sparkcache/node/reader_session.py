@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, Protocol
 
@@ -12,7 +13,7 @@ from sparkcache.homes import Place
 from sparkcache.node.messages import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from sparkcache.cache import CachedRun
     from sparkcache.demand import PartitionRead
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
     from sparkcache.filters import Filter, RunStatistics
     from sparkcache.model import Extent, Ledger, RunKey
     from sparkcache.node.messages import Message, RunAt
+
+
+_LEDGERS_SHARED = 10_000
+_KEYS_REMEMBERED = 100  # of the runs that are asked for, and of those after them
 
 
 class Peer(Protocol):
@@ -87,6 +92,7 @@ class ReaderSession:
     Attributes:
         peer: The connection to the task.
         scan: What the task reads; None before its first message.
+        slices: The slices it reads, in order.
         partition_read: The accounting of what it reads, if it reads anything.
         cursor: Index of the run it asked for last; before the first run, or after the
             last one, if it has asked for none or is done.
@@ -98,6 +104,10 @@ class ReaderSession:
         rows_only: Whether it wants to know no more than how many rows there are.
         place: Whether this executor is the home of its runs. For a task that reads
             away from their home no run is kept.
+        is_direct: Whether it loads runs itself, so that none is loaded ahead of it.
+        direct: Runs that it was assigned to load itself and has not reported, in order.
+        assigned: The last run of these; before the first run if there was none.
+        can_load: Whether it can load runs itself.
         outcome: How the run was found that it asked for last.
         unmapped: What is reported of runs that it need not map, by index.
 
@@ -105,6 +115,7 @@ class ReaderSession:
 
     peer: Peer
     scan: Scan | None = None
+    slices: tuple[RunSlice, ...] = ()
     partition_read: PartitionRead | None = None
     cursor: tuple[int, int] = (0, -1)
     is_in_order: bool = True
@@ -116,8 +127,13 @@ class ReaderSession:
     place: Place = Place.ANYWHERE
     unmapped: dict[tuple[int, int], RunAt] = field(default_factory=dict)
     outcome: Outcome = Outcome.HIT
+    can_load: bool = False
+    is_direct: bool = False
+    direct: deque[tuple[int, int]] = field(default_factory=deque)
+    assigned: tuple[int, int] = (0, -1)
     _next: int = 0
     _first_ordinals: tuple[int, ...] = (0,)
+    _keys: dict[tuple[int, int], RunKey] = field(default_factory=dict)
     _slice_of: dict[tuple[Ledger, Extent], int] = field(default_factory=dict)
 
     @property
@@ -133,37 +149,44 @@ class ReaderSession:
 
     def begin(self, scan: Scan) -> None:
         """Set what the session will read."""
-        self.scan = scan
-        lengths = (run_slice.stop - run_slice.start for run_slice in scan.slices)
+        self.slices = tuple(map(_with_shared_ledger, scan.slices))
+        self.scan = replace(scan, slices=self.slices)
+        lengths = (run_slice.stop - run_slice.start for run_slice in self.slices)
         self._first_ordinals = (0, *accumulate(lengths))
         self._slice_of = {
             (run_slice.ledger, run_slice.extent): slice_index
-            for slice_index, run_slice in enumerate(scan.slices)
+            for slice_index, run_slice in enumerate(self.slices)
         }
 
     def ask(self, run_index: tuple[int, int]) -> None:
         """Record the run it asks for."""
         self.cursor = run_index
-        self.is_in_order = self.ordinal(run_index) == self._next
-        self._next = self.ordinal(run_index) + 1
+        ordinal = self.ordinal(run_index)
+        self.is_in_order = ordinal == self._next
+        self._next = ordinal + 1
+
+    def load_directly(self, run_indexes: Iterable[tuple[int, int]]) -> None:
+        """Record which runs it loads itself, in order; at least one."""
+        self.direct.extend(run_indexes)
+        self.assigned = self.direct[-1]
+
+    def leave_direct(self) -> None:
+        """Record that it loads no more runs itself: it asks for one again."""
+        self.direct.clear()
+        self.assigned = (0, -1)
 
     def finish(self) -> None:
         """Record that it will not ask for any more runs."""
         self.cursor = (len(self.slices), 0)
         self._next = self._first_ordinals[-1]
 
-    @property
-    def slices(self) -> tuple[RunSlice, ...]:
-        """The slices it reads, in order."""
-        return self.scan.slices if self.scan else ()
-
     def reads(self, run_index: tuple[int, int]) -> bool:
         """Return whether a run is among those that the session will read."""
         slice_index, index = run_index
-        return (
-            0 <= slice_index < len(self.slices)
-            and self.slices[slice_index].start <= index < self.slices[slice_index].stop
-        )
+        if not 0 <= slice_index < len(self.slices):
+            return False
+        run_slice = self.slices[slice_index]
+        return run_slice.start <= index < run_slice.stop
 
     def stop(self, run_index: tuple[int, int]) -> int:
         """Return the index at which a load that includes a run should stop.
@@ -182,14 +205,22 @@ class ReaderSession:
 
     def key(self, run_index: tuple[int, int]) -> RunKey:
         """Return the key of a run."""
-        return self.slices[run_index[0]].key(run_index[1])
+        key = self._keys.get(run_index)
+        if key is None:
+            if len(self._keys) == _KEYS_REMEMBERED:
+                self._keys.clear()
+            key = self._keys[run_index] = self.slices[run_index[0]].key(run_index[1])
+        return key
+
+    def stored_bytes(self, run_index: tuple[int, int]) -> int:
+        """Return a run's share of the stored bytes of its extent."""
+        return self.slices[run_index[0]].stored_bytes(run_index[1])
 
     def ordinal(self, run_index: tuple[int, int]) -> int:
         """Return the number of a run among the session's runs, from 0."""
         slice_index, index = run_index
-        return (
-            self._first_ordinals[slice_index] + index - self.slices[slice_index].start
-        )
+        first = self.slices[slice_index].start
+        return self._first_ordinals[slice_index] + index - first
 
     def wants(self, span: RunSpan) -> bool:
         """Return whether it waits for any run of a span, or will come to one."""
@@ -200,6 +231,9 @@ class ReaderSession:
         first = run_slice.start
         if slice_index == self.cursor[0]:
             first = max(first, self.cursor[1] + (not self.waiting))
+        if slice_index <= self.assigned[0]:
+            is_passed = slice_index < self.assigned[0]
+            first = run_slice.stop if is_passed else max(first, self.assigned[1] + 1)
         return max(first, span.first) < min(run_slice.stop, span.stop)
 
     @property
@@ -219,3 +253,20 @@ class ReaderSession:
                 + ordinal
                 - self._first_ordinals[slice_index],
             )
+
+
+def _with_shared_ledger(run_slice: RunSlice) -> RunSlice:
+    shared = _shared(run_slice.ledger)
+    return (
+        run_slice if shared is run_slice.ledger else replace(run_slice, ledger=shared)
+    )
+
+
+@lru_cache(_LEDGERS_SHARED)
+def _shared(ledger: Ledger) -> Ledger:
+    """Return one of the equals of a ledger, always the same.
+
+    Every task brings its own. Keys are compared with each look-up, and to compare a
+    ledger with itself costs nothing.
+    """
+    return ledger

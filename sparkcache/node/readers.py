@@ -84,6 +84,7 @@ class Readers:
     def open(self, session: ReaderSession, message: Open, now_s: float) -> None:
         """Add a session that begins to read its partition."""
         scan = self._scan(message)
+        scan.end = message.reader.end
         scan.begin(session, message.reader.token.part, now_s)
         self._scan_of[session] = scan
         following = message.following if session.place.reads_ahead else ()
@@ -134,6 +135,13 @@ class Readers:
         """Return whether any session waits for a run of a span, or will come to one."""
         return any(session.wants(span) for _, session in self._readers())
 
+    def is_wanted_beside(self, reader: ReaderSession, span: RunSpan) -> bool:
+        """Return whether a session other than `reader` wants a run of a span."""
+        return any(
+            session is not reader and session.wants(span)
+            for _, session in self._readers()
+        )
+
     def is_kept(self, span: RunSpan) -> bool:
         """Return whether a run of a span is wanted by a session that it is kept for."""
         return any(
@@ -168,6 +176,9 @@ class Readers:
                 assert (partition < scan.frontier) == (follower.passed_s is not None)
                 assert follower.passed_s is None or follower.owner is not None
             assert all(self._scan_of[session] is scan for session in scan.sessions)
+        for session in self._scan_of:
+            assert not session.direct or session.direct[-1] == session.assigned
+            assert not session.direct or not session.waiting
         assert all(rest.scan in self._scans.values() for rest in self._rests.values())
         assert set(self._scan_of) == {
             session for scan in self._scans.values() for session in scan.sessions

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from sparkcache.cache import CachedRun
     from sparkcache.filters import RunStatistics
     from sparkcache.node.counts import Counts
+    from sparkcache.node.direct_loads import DirectLoads
     from sparkcache.node.load_scheduler import LoadedRun, LoadScheduler
-    from sparkcache.node.messages import Finish, Take
+    from sparkcache.node.messages import Finish, LoadedDirectly, Take
     from sparkcache.node.read_ahead import ReadAhead
     from sparkcache.node.reader_session import ReaderSession
     from sparkcache.node.recorder import Recorder
@@ -39,6 +40,7 @@ class RequestHandler:
         store: RunStore,
         loads: LoadScheduler,
         ahead: ReadAhead,
+        direct: DirectLoads,
         counts: Counts,
         recorder: Recorder,
         now: Callable[[], float],
@@ -46,6 +48,7 @@ class RequestHandler:
         self._store = store
         self._loads = loads
         self._ahead = ahead
+        self._direct = direct
         self._counts = counts
         self._recorder = recorder
         self._now = now
@@ -66,6 +69,7 @@ class RequestHandler:
             )
             session.peer.close()
             return
+        session.leave_direct()
         self._settle(session, message)
         now_s = self._now()
         run = self._take(session, run_index, now_s)
@@ -73,10 +77,29 @@ class RequestHandler:
             runs = {run_index: run} | self._following(session, run, now_s)
             self._serve(session, runs)
             self._counts.times.served(now_s, self._now(), len(runs))
-        else:
+            return
+        session.is_direct = self._direct.is_direct(session, run_index)
+        if not (session.is_direct and self._direct.begin(session, run_index)):
             if self._loads.wait(session, run_index):
                 self._charge(session, run_index)
             self._ahead.advance(session)
+
+    def loaded_directly(self, session: ReaderSession, message: LoadedDirectly) -> None:
+        """Record what a session was assigned to load itself, and has read."""
+        for size_bytes, offset in zip(message.sizes, message.offsets, strict=False):
+            run_index = self._direct.next_reported(session)
+            if run_index is None or session.waiting:
+                _log.warning("closing a task's connection: it reports other runs")
+                session.peer.close()
+                return
+            key = session.key(run_index)
+            self._recorder.size(key, size_bytes)
+            if run_index > session.cursor:
+                self._take_directly(session, run_index)
+            self._ahead.read_directly(session, size_bytes)
+            self._direct.loaded(session, run_index, offset)
+            self._read(session, run_index)
+        self._direct.spend(session, message)
 
     def finish(self, session: ReaderSession, message: Finish) -> None:
         """Handle the last message of a task."""
@@ -100,26 +123,46 @@ class RequestHandler:
         for session in run.waiters:
             held = self._store.get(run.key) or cached
             assert held is not None, "held, or inserted just now"
+            runs = {session.cursor: held}
             self._lend(session, held)
-            self._serve(session, {session.cursor: held})
+            if held.bundle is not None:
+                now_s = self._now()
+                following = self._following(session, held, now_s)
+                self._counts.times.served(now_s, self._now(), len(following))
+                runs |= following
+            self._serve(session, runs)
 
     def _settle(self, session: ReaderSession, message: Take | Finish) -> None:
         """Record the runs that a task has read, and those that it has unmapped."""
         for run_index in filter(session.reads, message.read):
-            assert session.partition_read is not None, "it has a run to read"
-            key = session.key(run_index)
-            self._recorder.finish(session.partition_read, key)
-            ordinal = session.ordinal(run_index)
-            stored_bytes = session.slices[run_index[0]].stored_bytes(run_index[1])
-            topic = key.ledger.topic
-            self._counts.progress.read(
-                session.partition_read, topic, ordinal, stored_bytes
-            )
-            self._store.finish(session.partition_read, ordinal, key)
+            self._read(session, run_index)
         for run_index in message.released:
             cached = session.pins.pop(run_index, None)
             if cached is not None:
                 self._store.unpin(cached)
+
+    def _read(self, session: ReaderSession, run_index: tuple[int, int]) -> None:
+        """Record that a session has read a run."""
+        assert session.partition_read is not None, "it has a run to read"
+        key = session.key(run_index)
+        self._recorder.finish(session.partition_read, key)
+        ordinal = session.ordinal(run_index)
+        stored_bytes = session.slices[run_index[0]].stored_bytes(run_index[1])
+        topic = key.ledger.topic
+        self._counts.progress.read(session.partition_read, topic, ordinal, stored_bytes)
+        self._store.finish(session.partition_read, ordinal, key)
+
+    def _take_directly(
+        self, session: ReaderSession, run_index: tuple[int, int]
+    ) -> None:
+        """Record that a session has come to a run that it loads itself."""
+        assert session.partition_read is not None, "it has a run to read"
+        session.ask(run_index)
+        run_slice = session.slices[run_index[0]]
+        self._recorder.take(session.partition_read, run_slice, run_index[1])
+        key = session.key(run_index)
+        self._counts.topics.ask(key.ledger.topic, session, run_index).misses += 1
+        self._store.pass_by(session.partition_read, key)
 
     def _take(
         self, session: ReaderSession, run_index: tuple[int, int], now_s: float
@@ -161,13 +204,16 @@ class RequestHandler:
     ) -> dict[tuple[int, int], CachedRun[int]]:
         """Take the held runs after a run that can be sent together with it."""
         following: dict[tuple[int, int], CachedRun[int]] = {}
+        if not self._store.has_followers(run, session.peer):
+            return following
         size_bytes = run.size_bytes
         max_bytes = self._store.max_bytes_together(session.peer)
         for run_index in session.upcoming(_MAX_RUNS_AT_ONCE):
             held = self._store.peek(session.key(run_index), now_s)
-            if held is None or not self._store.can_follow(held, run.slot, session.peer):
+            if held is None or not self._store.can_follow(held, run, session.peer):
                 break
-            size_bytes += 0 if self._sufficient(session, held) else held.size_bytes
+            if run.bundle is None or held.bundle is not run.bundle:
+                size_bytes += 0 if self._sufficient(session, held) else held.size_bytes
             if size_bytes > max_bytes:
                 break
             self._take(session, run_index, now_s)

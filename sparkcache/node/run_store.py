@@ -8,6 +8,7 @@ removes are freed here.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
@@ -73,6 +74,7 @@ class RunStore:
         self._freed_segments: tuple[int, ...] = ()
         self._pass_runs = _PASS_RUNS
         self._statistics: dict[RunKey, bytes] = {}  # packed: there may be many runs
+        self._in_bundle: dict[int, int] = {}  # how many runs are held, by descriptor
 
     def __repr__(self) -> str:
         return f"RunStore({self._planned!r}, {self._segments!r})"
@@ -116,6 +118,10 @@ class RunStore:
         """Return the run that a reader asks for; None if it has to be loaded."""
         return self._planned.take(partition_read, key, now_s)
 
+    def pass_by(self, partition_read: PartitionRead, key: RunKey) -> None:
+        """Record that a reader comes to a run that it has loaded itself."""
+        self._planned.pass_by(partition_read, key)
+
     def finish(self, partition_read: PartitionRead, ordinal: int, key: RunKey) -> None:
         """Record that a reader has read a run."""
         self._free(self._planned.finish(partition_read, ordinal, key, self._now()))
@@ -142,6 +148,21 @@ class RunStore:
             slot = None
         self._peak_bytes = max(self._peak_bytes, self._runs.held_bytes)
         return slot
+
+    def is_worth_keeping(
+        self,
+        partition_read: PartitionRead,
+        key: RunKey,
+        size_bytes: int,
+        scan_bytes: float,
+    ) -> bool:
+        """Return whether a run should be held once its reader has read it.
+
+        See `PlannedCache.is_worth_keeping`.
+        """
+        return self._planned.is_worth_keeping(
+            partition_read, key, size_bytes, scan_bytes
+        )
 
     def reserve_spare(self, key: RunKey, size_bytes: int) -> Slot | None:
         """Reserve memory for a run if that evicts nothing."""
@@ -176,6 +197,33 @@ class RunStore:
         if run is None and fd is not None:
             self._close_fd(fd)
         return run
+
+    @property
+    def has_bundles(self) -> bool:
+        """Whether runs can share memory; in a ring they have segments instead."""
+        return self._runs.settings.ring is None and not self._changes_engine()
+
+    def insert_bundle(
+        self, slot: Slot, runs: Sequence[tuple[RunKey, Slot, bool]], fd: int
+    ) -> list[CachedRun[int] | None]:
+        """Hold runs that were written to shared memory: key, slot, and if ahead.
+
+        None stands for a run that is held already.
+        """
+        now_s = self._now()
+        overdue = (self._runs.expire_run(key, now_s) for key, _, _ in runs)
+        self._free([run for run in overdue if run is not None])
+        bundle = self._runs.bundle(slot, [part.size_bytes for _, part, _ in runs])
+        held = [
+            self._planned.insert(
+                *(key, fd), slot=part, now_s=now_s, ahead=ahead, bundle=bundle
+            )
+            for key, part, ahead in runs
+        ]
+        self._runs.accounting.free_if_unused(bundle)
+        self._in_bundle[fd] = sum(run is not None for run in held)
+        self._close_bundle(fd, 0)
+        return held
 
     def describe(self, run: CachedRun[int], statistics: RunStatistics | None) -> None:
         """Keep the statistics of a run for as long as the run."""
@@ -227,22 +275,30 @@ class RunStore:
         if segment is None and isinstance(reader, PathPeer):
             reader.send_runs(runs, session.unmapped, session.outcome)
         elif segment is None:
-            reader.send(Served(first.size_bytes), first.value)
+            reader.send(_served(first, list(runs.values())), first.value)
         else:
             fd = self._segments.to_read(segment, reader)
             number = None if fd is None else segment.number
             slots = tuple(run.slot for run in runs.values())
             reader.send(ServedFromSegment(slots, number), fd)
 
-    def can_follow(self, run: CachedRun[int], first: Slot, reader: Peer) -> bool:
+    def has_followers(self, first: CachedRun[int], reader: Peer) -> bool:
+        """Return whether any run can be sent together with this one."""
+        is_shared = first.slot.segment is not None or first.bundle is not None
+        return is_shared or isinstance(reader, PathPeer)
+
+    def can_follow(
+        self, run: CachedRun[int], first: CachedRun[int], reader: Peer
+    ) -> bool:
         """Return whether a run can be sent together with another one.
 
         A message carries one descriptor, but any number of paths.
         """
-        segment = run.slot.segment
-        if segment is None or first.segment is None:
-            return segment == first.segment and isinstance(reader, PathPeer)
-        return segment == first.segment or self._segments.is_known(segment, reader)
+        segment, other = run.slot.segment, first.slot.segment
+        if segment is None or other is None:
+            is_same = run.bundle is not None and run.bundle is first.bundle
+            return segment == other and (is_same or isinstance(reader, PathPeer))
+        return segment == other or self._segments.is_known(segment, reader)
 
     def max_bytes_together(self, reader: Peer) -> int:
         """Return how large runs that are sent together may be."""
@@ -309,6 +365,8 @@ class RunStore:
         self._planned.check(self._now())
         assert all(number in self._runs.segments for number in self._segments.numbers)
         assert self._statistics.keys() <= {run.key for run in self._runs.runs()}
+        bundled = Counter(run.value for run in self._runs.runs() if run.bundle)
+        assert bundled == self._in_bundle
         for run in self._runs.runs():
             assert run.slot.segment is None or run.slot.segment in self._segments
 
@@ -321,8 +379,17 @@ class RunStore:
         for run in removed:
             self._on_free(run)
             self._statistics.pop(run.key, None)
-            if run.slot.segment is None:
+            if run.bundle is not None:
+                self._close_bundle(run.value, 1)
+            elif run.slot.segment is None:
                 self._close_fd(run.value)
+
+    def _close_bundle(self, fd: int, freed: int) -> None:
+        """Note that so many runs of a bundle are no longer held; close it after all."""
+        self._in_bundle[fd] -= freed
+        if not self._in_bundle[fd]:
+            del self._in_bundle[fd]
+            self._close_fd(fd)
 
     def _drop_unused_segments(self) -> None:
         """Free the segments that the ring no longer uses."""
@@ -354,6 +421,13 @@ class RunStore:
                 return
             self._planned.change_engine(settings)
         self._pending_settings = None
+
+
+def _served(first: CachedRun[int], runs: list[CachedRun[int]]) -> Served:
+    if first.bundle is None:
+        return Served(first.size_bytes)
+    bundle = tuple((run.slot.offset, run.size_bytes) for run in runs)
+    return Served(first.size_bytes, bundle)
 
 
 def _warn_about(ttl: Ttl) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import inf
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -40,6 +41,9 @@ class ScanPrefetch:
         frontier: The last of its partitions that has begun.
         sessions: Its sessions that are open.
         upcoming: Followers by partition, for partitions that have not begun.
+        end: Offset in the topic where the scan ends, in stored bytes.
+        offset: The least offset in the topic of a partition that has begun.
+        begun: Its partitions that have begun.
         missed: How many loaded partitions in a row began elsewhere.
         idle_since_s: When its last session ended, unless one is open.
 
@@ -49,12 +53,17 @@ class ScanPrefetch:
     frontier: int = -1
     sessions: set[ReaderSession] = field(default_factory=set)
     upcoming: dict[int, Follower] = field(default_factory=dict)
+    end: float = 0.0
+    offset: float = inf
+    begun: set[int] = field(default_factory=set)
     missed: int = 0
     idle_since_s: float = 0.0
 
     def begin(self, session: ReaderSession, partition: int, now_s: float) -> None:
         """Record that a partition began; earlier ones began elsewhere or never will."""
         self.sessions.add(session)
+        self.begun.add(partition)
+        self.offset = min(self.offset, session.slices[0].topic_offset)
         self.frontier = max(self.frontier, partition)
         begun = self.upcoming.pop(partition, None)
         if begun is not None and begun.owner is not None:
@@ -64,6 +73,22 @@ class ScanPrefetch:
                 del self.upcoming[other]
             elif other < partition and follower.passed_s is None:
                 follower.passed_s = now_s
+
+    @property
+    def stored_bytes_here(self) -> float:
+        """Stored bytes that the scan reads on this node, by the partitions so far."""
+        share = len(self.begun) / (self.frontier + 1)
+        return max(self.end - self.offset, 0.0) * share
+
+    def decoded(self, run_bytes: int) -> tuple[int, float]:
+        """Return the size of a decoded run, and how often that is its stored size.
+
+        Args:
+            run_bytes: The usual size of a run as it is stored.
+
+        """
+        size_bytes = self.window.run_bytes or run_bytes
+        return size_bytes, size_bytes / run_bytes
 
     def follower(self, session: ReaderSession) -> ReaderSession | None:
         """Return the future reader to load for after a session's partition, if any.

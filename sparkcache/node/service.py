@@ -6,6 +6,7 @@ begun, which continues past the requested run: as far ahead of its readers as th
 settings allow, and never beyond what they will read.
 
     RequestHandler   answers the requests of tasks for runs
+    DirectLoads      what a task is to load itself
     LoadScheduler    which loader loads what, and whether a run gets memory
     ReadAhead        what is loaded before a task asks for it
     Readers          who will read what: asked by both
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING
 from sparkcache.node import status
 from sparkcache.node.cache_settings import cache_settings
 from sparkcache.node.counts import Counts
+from sparkcache.node.direct_loads import DirectLoads
 from sparkcache.node.events import (
     LoaderClosed,
     LoaderEnded,
@@ -34,6 +36,7 @@ from sparkcache.node.messages import (
     PROTOCOL_VERSION,
     Clear,
     Decoded,
+    DecodedTogether,
     Ended,
     EndPlans,
     Failed,
@@ -44,6 +47,8 @@ from sparkcache.node.messages import (
     GetTopicMetrics,
     KeepAlive,
     Loaded,
+    LoadedBundle,
+    LoadedDirectly,
     LossesReply,
     MetricsReply,
     Open,
@@ -69,10 +74,11 @@ if TYPE_CHECKING:
     from sparkcache.cache import CachedRun
     from sparkcache.config import NodeConfig
     from sparkcache.demand import PartitionRead, Plan
+    from sparkcache.filters import RunStatistics
     from sparkcache.metrics import Metrics, TopicMetrics
     from sparkcache.model import RunKey
     from sparkcache.node.events import Event, TaskRequest
-    from sparkcache.node.load_scheduler import Loaders
+    from sparkcache.node.load_scheduler import LoadedRun, Loaders
     from sparkcache.node.messages import FromLoader
     from sparkcache.node.reader_session import Peer, ReaderSession
 
@@ -139,6 +145,13 @@ class Service:
             store=self._store,
             loads=self._loads,
             ahead=self._ahead,
+            direct=DirectLoads(
+                self._readers,
+                self._store,
+                self._loads,
+                self._counts.loads,
+                self._counts.topics,
+            ),
             counts=self._counts,
             recorder=self._recorder,
             now=now,
@@ -175,6 +188,8 @@ class Service:
                 self._open(session, message)
             case Take() if is_open:
                 self._requests.take(session, message)
+            case LoadedDirectly() if is_open:
+                self._requests.loaded_directly(session, message)
             case Finish() if is_open:
                 self._requests.finish(session, message)
             case QueryProgress():
@@ -207,6 +222,14 @@ class Service:
             case Loaded():
                 self._loaded(loader, message, fd)
                 return  # the run owns the descriptor now
+            case LoadedBundle() if fd is not None:
+                self._loaded_bundle(loader, message, fd)
+                return
+            case DecodedTogether():
+                for key, size_bytes in self._loads.decoded_together(
+                    loader, message
+                ).items():
+                    self._recorder.size(key, size_bytes)
             case Decoded():
                 key = self._loads.decoded(loader, message)
                 self._recorder.size(key, message.size_bytes)
@@ -262,7 +285,7 @@ class Service:
         self._record_progress(message.plans)
         session.begin(message.scan)
         session.filters, session.rows_only = message.filters, message.rows_only
-        session.place = message.place
+        session.place, session.can_load = message.place, message.can_load
         self._counts.homes.open(message.scan.slices, message.place)
         if message.scan.slices:
             session.partition_read = self._open_read(message)
@@ -312,14 +335,42 @@ class Service:
             loader.close()
             return
         run = self._loads.loaded(loader, message.index)
-        ahead = not run.waiters and self._readers.is_wanted(run.span)
+        ahead = self._is_ahead(run)
         cached = self._store.insert(run.key, run.slot, fd, ahead=ahead)
+        self._inserted(run, cached, message.statistics)
+        self._requests.deliver(run, cached)
+
+    def _loaded_bundle(self, loader: Peer, message: LoadedBundle, fd: int) -> None:
+        """Hold runs that share memory, and serve them to the sessions that wait."""
+        if not self._loads.is_bundle_granted(loader, len(message.statistics)):
+            _log.warning("closing a loader: it sent runs that it was not granted")
+            self._close_fd(fd)
+            loader.close()
+            return
+        slot, runs = self._loads.loaded_bundle(loader)
+        parts = [(run.key, run.slot, self._is_ahead(run)) for run in runs]
+        held = self._store.insert_bundle(slot, parts, fd)
+        for run, cached, known in zip(runs, held, message.statistics, strict=True):
+            self._inserted(run, cached, known)
+        for run, cached in zip(runs, held, strict=True):
+            self._requests.deliver(run, cached)
+
+    def _is_ahead(self, run: LoadedRun) -> bool:
+        """Return whether a run is loaded before a session that wants it waits."""
+        return not run.waiters and self._readers.is_wanted(run.span)
+
+    def _inserted(
+        self,
+        run: LoadedRun,
+        cached: CachedRun[int] | None,
+        statistics: RunStatistics | None,
+    ) -> None:
+        """Count a run that was loaded, unless it is held already."""
         if cached is not None:
             self._counts.inserted(cached)
-            self._store.describe(cached, message.statistics)
-            if ahead:
+            self._store.describe(cached, statistics)
+            if cached.ahead:
                 self._ahead.loaded(run.key, run.span)
-        self._requests.deliver(run, cached)
 
     def _on_free(self, run: CachedRun[int]) -> None:
         """Record that a run is no longer held."""

@@ -22,7 +22,12 @@ from sparkcache.progress import steps
 from sparkcache.source.batch import jvm_partition
 from sparkcache.source.batch.collection import no_collection
 from sparkcache.source.batch.extent_index import ExtentIndex
-from sparkcache.source.batch.scan_partition import ScanPartition, cut
+from sparkcache.source.batch.packing import dictionary_of
+from sparkcache.source.batch.scan_partition import (
+    PackedPartition,
+    ScanPartition,
+    cut,
+)
 from sparkcache.source.batch.task_reader import TaskReader
 from sparkcache.source.driver import planner_progress
 from sparkcache.source.options import ScanOptions
@@ -37,7 +42,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructField, StructType
 
-    from sparkcache.connector import Storage
     from sparkcache.filters import Filter
     from sparkcache.homes import Cluster
     from sparkcache.source.driver.broadcast import BroadcastRef
@@ -133,51 +137,39 @@ class _Reader(DataSourceReader):
     ) -> None:
         self._scan = scan
         self._config = config
-        self._filters = filters
-        self._cluster = cluster
         self._task_reader = task_reader
-        # Snapshots are taken here, since tasks get the reader as it is constructed.
-        self._storage: Storage | None = open_storage(
-            scan.root, config.storage, Traffic()
-        )
+        # All is planned here, since tasks get the reader as it is constructed.
+        storage = open_storage(scan.root, config.storage, Traffic())
         connector = connectors.find(scan.connector)
-        catalog = connector.catalog(self._storage, scan.raw)
+        catalog = connector.catalog(storage, scan.raw)
         names = catalog.select(scan.selection)
         scan.check_offsets(names)
-        self._snapshots = [
+        snapshots = [
             (scan.consumer(name), catalog.snapshot_for(name, filters))
             for name in steps(names, f"Planning {scan.root}", "topics", len(names))
         ]
         self._indexes = {
             consumer.topic: ExtentIndex.for_tasks(connector, snapshot)
-            for consumer, snapshot in self._snapshots
+            for consumer, snapshot in snapshots
         }
+        self._partitions = list(
+            cut(scan, config.scan, storage, snapshots, filters, cluster)
+        )
+        self._dictionary = dictionary_of(self._partitions[0].packed())
+        for partition in self._partitions:
+            partition.dictionary = self._dictionary
 
     def __getstate__(self) -> dict[str, object]:
-        return {**self.__dict__, "_storage": None, "_snapshots": []}
+        return {**self.__dict__, "_partitions": []}
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Cut the topics into partitions; the versions of their objects are pinned."""
-        return self._cut()
-
-    def _cut(self) -> list[ScanPartition]:
-        assert self._storage is not None, (
-            "partitions are cut in the process that made the reader"
-        )
-        with no_collection():
-            return list(
-                cut(
-                    self._scan,
-                    self._config.scan,
-                    self._storage,
-                    self._snapshots,
-                    self._filters,
-                    self._cluster,
-                )
-            )
+        """Return the partitions; the versions of their objects are pinned."""
+        return self._partitions
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the record batches of a partition."""
+        if isinstance(partition, PackedPartition):
+            partition = partition.unpacked(self._dictionary)
         assert isinstance(partition, ScanPartition)
         index = self._indexes[partition.consumer.topic]
         return self._task_reader.read(partition, index)
@@ -201,7 +193,7 @@ class _ReaderForJvm(_Reader):
     def partitions(self) -> Sequence[InputPartition]:
         """Cut the topics into partitions, as the JVM opens them."""
         return jvm_partition.for_jvm(
-            self._scan, self._config, self._installed, self._cut()
+            self._scan, self._config, self._installed, self._partitions
         )
 
 

@@ -1,4 +1,4 @@
-"""What the pure core costs, whatever the number of topics, and next to cachetools.
+"""What the pure core costs, whatever the number of topics and of consumers.
 
     python tests/benchmarks/core.py [--json] [--save]
 
@@ -9,6 +9,14 @@ By number of topics, for the same number of runs, in nanoseconds each:
     ns_evict    a run, by passes that free 2 % of all each
 
 `hit_growth` and `evict_growth` are those with 100000 topics / those with 10.
+
+`ns_evict_by_consumers` is what a decision of next-read costs, by number of planned
+consumers: 4 and 64 of one topic, 1000 of 100 topics. Each consumer has begun somewhere
+and reads on, one of them chosen at random after the other, so that they overtake each
+other. When one comes to a run that is not held, it takes the run, memory is reserved
+for it at the cost of others, and it is inserted: these three are timed. Every 32 runs a
+consumer goes on to its next partition, and at the end of the topic another one begins.
+`consumers_growth` is the worst of them / that with 4 consumers.
 
 `over_cachetools` is the speed of ours / that of cachetools.TLRUCache for the same calls
 with the same keys: a put, four gets, one in ten of which misses, and an expire every 64
@@ -29,8 +37,15 @@ from typing import TYPE_CHECKING, Any
 
 import cachetools
 
-from sparkcache.cache import RunCache, Settings, Ttl
-from sparkcache.model import Ledger, ObjectId, Run, RunKey, Slot
+from sparkcache.cache import PlannedCache, Policy, RunCache, Settings, Ttl
+from sparkcache.demand import (
+    Consumer,
+    ExtentOffset,
+    PartitionRead,
+    Plan,
+    ReaderIdentity,
+)
+from sparkcache.model import Ledger, ObjectId, Position, ReadToken, Run, RunKey, Slot
 from tests.benchmarks import record
 
 if TYPE_CHECKING:
@@ -41,12 +56,16 @@ RUNS = 200_000
 TOPICS = (10, 1_000, 100_000)
 RUNS_PER_LEDGER = 500
 RUN_BYTES = 1 << 20
+CONSUMERS = ((4, 1, 4_000), (64, 1, 4_000), (1_000, 100, 400))  # of topics, of runs
+DECISIONS = 3_000
+PARTITION_RUNS = 32
+ENDLESS = Ttl(create_s=1e9, after_read_s=None, expected_s=1e9)
 DUAL_TTL = Ttl(create_s=180.0, after_read_s=10.0, expected_s=600.0)
 
 
 def measure() -> dict[str, Any]:
-    """Measure ours by number of topics, and beside cachetools."""
-    return by_topics() | {"over_cachetools": over_cachetools()}
+    """Measure ours by number of topics and of consumers, and beside cachetools."""
+    return by_topics() | by_consumers() | {"over_cachetools": over_cachetools()}
 
 
 def by_topics() -> dict[str, Any]:
@@ -69,6 +88,115 @@ def by_topics() -> dict[str, Any]:
         first, *_, last = result[f"ns_{name}"].values()
         result[f"{name}_growth"] = round(last / first, 3)
     return result
+
+
+def by_consumers() -> dict[str, Any]:
+    """Time decisions of next-read for each number of consumers."""
+    times: dict[str, list[float]] = {str(number): [] for number, *_ in CONSUMERS}
+    for number in range(ROUNDS + 1):
+        for consumers, topics, runs in CONSUMERS:
+            value_s = Fleet(consumers, topics, runs).decide(DECISIONS)
+            if number:
+                times[str(consumers)].append(value_s / DECISIONS * 1e9)
+    costs = {number: round(median(values)) for number, values in times.items()}
+    first, *others = costs.values()
+    growth = round(max(others) / first, 3)
+    return {"ns_evict_by_consumers": costs, "consumers_growth": growth}
+
+
+class Fleet:
+    """Planned consumers that read side by side through a cache that is too small.
+
+    Args:
+        consumers: How many read at a time.
+        topics: How many topics they read.
+        runs: The runs of each topic, a quarter of which fit.
+
+    """
+
+    def __init__(self, consumers: int, topics: int, runs: int) -> None:
+        self._rng = random.Random(consumers)
+        self._runs = [
+            [RunKey(ledger_of(topic, 0), Run(n, n)) for n in range(runs)]
+            for topic in range(topics)
+        ]
+        self._at = [self._rng.randrange(runs) for _ in range(consumers)]
+        self._reads: dict[int, PartitionRead] = {}
+        held = topics * runs // 4
+        self._cache: PlannedCache[int] = PlannedCache(
+            Settings(held * RUN_BYTES, held, ENDLESS, Policy.NEXT_READ)
+        )
+        names = [keys[0].ledger.topic for keys in self._runs]
+        planned = tuple(Consumer(names[index % topics]) for index in range(consumers))
+        self._cache.begin([Plan("plan", planned * 100)], 0.0)
+        self._stages = list(range(consumers))
+        for index in range(consumers):
+            self._open(index)
+
+    def decide(self, decisions: int) -> float:
+        """Have memory decided about so often; return the seconds for these."""
+        while not self._cache.runs.counters.evicted_by_size:
+            self._step()
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(10 * len(self._at)):
+                self._step()  # so that each has a pace
+            waits: list[float] = []
+            while len(waits) < decisions:
+                if took_s := self._step():
+                    waits.append(took_s)
+            return sum(waits)
+        finally:
+            gc.enable()
+
+    def _step(self) -> float:
+        """Let a consumer read a run; return the seconds if it was not held, else 0."""
+        index = self._rng.randrange(len(self._at))
+        at, cache = self._at[index], self._cache
+        key = self._runs[index % len(self._runs)][at]
+        start_s = time.process_time()
+        held = cache.take(self._reads[index], key, 0.0)
+        if held is None:
+            slot, _ = cache.reserve(key, RUN_BYTES, 0.0)
+            if slot is not None:
+                cache.insert(key, 0, slot=slot, now_s=0.0)
+        took_s = time.process_time() - start_s
+        cache.finish(self._reads[index], at % PARTITION_RUNS, key, 0.0)
+        self._at[index] = (at + 1) % len(self._runs[0])
+        if not self._at[index]:
+            self._stages[index] += len(self._at)
+        if not self._at[index] % PARTITION_RUNS:
+            cache.close(self._reads.pop(index))
+            self._open(index)
+        return took_s if held is None else 0.0
+
+    def _open(self, index: int) -> None:
+        """Let a consumer begin the partition that it is in."""
+        part = self._at[index] // PARTITION_RUNS
+        first = part * PARTITION_RUNS
+        stop = min(first + PARTITION_RUNS, len(self._runs[0]))
+        topic = self._runs[index % len(self._runs)][0].ledger.topic
+        self._reads[index] = self._cache.open(
+            ReaderIdentity(
+                ReadToken(self._stages[index], part, part),
+                f"scan {index}",
+                Consumer(topic),
+                float(len(self._runs[0]) * RUN_BYTES),
+            ),
+            ("plan",),
+            [
+                ExtentOffset(
+                    0,
+                    first,
+                    stop - 1,
+                    float(first * RUN_BYTES),
+                    (stop - first) * RUN_BYTES,
+                )
+            ],
+            Position(0, first),
+            Position(0, stop),
+        )
 
 
 def keys_of(topics: int) -> list[RunKey]:

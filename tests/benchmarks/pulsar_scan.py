@@ -11,6 +11,7 @@ cold_scan.py says what is compared, gateway.py how to get a fast server.
     gets_per_mib        of one cold scan: GETs / MiB of the topic
     bytes_over_topic    likewise: bytes sent / bytes of the topic
     cpu_s               of all processes, the server's included, medians
+    mb_s_over_before    mb_s / that of the revision before, in turns (paired.py)
 
 Messages are not compressed, as producers of Pulsar leave them. `lz4` is the same of
 values compressed to about half.
@@ -21,17 +22,20 @@ from __future__ import annotations
 from typing import Any
 
 from sparkcache_pulsar.testing import Codec, synthetic_topic
-from tests.benchmarks import cold_scan, record
+from tests.benchmarks import cold_scan, paired, record
 
 TOPIC = "persistent://bench/pulsar/scan"
 VALUES_BYTES = 1 << 30
 LEDGERS = 4
 
 
-def measure() -> dict[str, Any]:
-    return cold_scan.compare(topic(Codec.NONE)) | {
-        "lz4": cold_scan.compare(topic(Codec.LZ4))
-    }
+def measure(before: str) -> dict[str, Any]:
+    result = cold_scan.compare(topic(Codec.NONE))
+    if before:
+        paired_with = paired.compare(topic(Codec.NONE), before)
+        result["mb_s_over_before"] = paired_with["over_before"]
+        result["before"] = {"revision": before} | paired_with
+    return result | {"lz4": cold_scan.compare(topic(Codec.LZ4))}
 
 
 def topic(codec: Codec) -> cold_scan.Topic:
@@ -45,4 +49,5 @@ def topic(codec: Codec) -> cold_scan.Topic:
 
 
 if __name__ == "__main__":
-    record.run("pulsar_scan", measure, ("pyarrow", "numpy", "boto3", "moto"))
+    packages = ("pyarrow", "numpy", "boto3", "moto")
+    record.run("pulsar_scan", measure, packages, before=paired.BEFORE)

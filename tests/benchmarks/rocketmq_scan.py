@@ -14,6 +14,8 @@ fast server.
     gets_per_mib        of one cold scan: GETs / MiB of the topic
     bytes_over_topic    likewise: bytes sent / bytes of the topic
     cpu_s               of all processes, the server's included, medians
+    cold_over_before    seconds of the revision before / cold seconds, in turns
+                        (paired.py)
 
 GETs and bytes are those of commit logs; planning reads consume queues, too.
 """
@@ -27,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 from sparkcache_pulsar.testing import StoredObject
 from sparkcache_rocketmq.testing import QueueWriter, synthetic_messages
-from tests.benchmarks import cold_scan, record
+from tests.benchmarks import cold_scan, paired, record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,10 +44,14 @@ CACHE_BYTES = 4 << 30
 MESSAGES_AT_ONCE = 1 << 15
 
 
-def measure() -> dict[str, Any]:
-    cold = cold_scan.compare(TOPIC)
-    return cold | {
-        "cold_msgs_s": round(ROWS / cold["seconds"]["cold"]),
+def measure(before: str) -> dict[str, Any]:
+    result = cold_scan.compare(TOPIC)
+    if before:
+        paired_with = paired.compare(TOPIC, before)
+        result["cold_over_before"] = paired_with["over_before"]
+        result["before"] = {"revision": before} | paired_with
+    return result | {
+        "cold_msgs_s": round(ROWS / result["seconds"]["cold"]),
         "warm_msgs_s": warm_msgs_s(),
     }
 
@@ -86,4 +92,5 @@ TOPIC = cold_scan.Topic(
 )
 
 if __name__ == "__main__":
-    record.run("rocketmq_scan", measure, ("pyarrow", "numpy", "boto3", "moto"))
+    packages = ("pyarrow", "numpy", "boto3", "moto")
+    record.run("rocketmq_scan", measure, packages, before=paired.BEFORE)

@@ -6,15 +6,16 @@ The results of several programs in one: each of them has a `measure` of its own,
 its docstring what it measures, and can be run alone.
 
     scale_planning   plan_s_100k, plan_again_s_100k, plan_mb
+    scale_small      small_ledgers_s_cold, small_ledgers_s_warm
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from tests.benchmarks import record, scale_planning
+from tests.benchmarks import record, scale_planning, scale_small
 
-PARTS = (scale_planning,)
+PARTS = (scale_planning, scale_small)
 
 
 def measure() -> dict[str, Any]:

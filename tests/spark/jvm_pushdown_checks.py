@@ -12,6 +12,7 @@ from deltalake import write_deltalake
 from pyspark.sql import functions as sf
 
 import sparkcache
+from tests.benchmarks.scale_plans import Stage, scan_of
 from tests.spark.jvm_reader_world import (
     World,
     is_same_in_python,
@@ -195,6 +196,30 @@ def check_metrics_of_a_scan(world: World) -> None:
             rows(frame)
             assert metric(frame, "ExpectedReads") == left
     assert metric(again, "ExpectedReads") == 0
+
+
+def check_actions_of_a_plan_read_no_index_again(world: World) -> None:
+    own = write(world.directory / "unlisted")
+    every = own.load(world.spark)
+    jobs = [every, every.select("value"), every.filter("length(value) > 3")]
+    jobs.append(every.groupBy("__key").count())
+    with sparkcache.plan(*jobs):
+        rows(jobs[0])
+        for path in own.directory.glob("*-index"):
+            path.unlink()
+        for job in jobs[1:]:
+            job.collect()
+
+
+def check_partitions_of_many_runs_cost_less_than_a_kilobyte(world: World) -> None:
+    frame = world.load(runBytes="1k").select("value")
+    plan = frame._jdf.queryExecution().executedPlan()
+    stage = Stage(world.spark, lambda: scan_of(plan))
+    (size,) = stage.partition_bytes
+    assert size < 1024, size
+    assert stage.total_bytes > size + 1024, stage.total_bytes
+    assert rows(frame).total() == world.topic.rows
+    assert metric(frame, "PythonRows") == 0
 
 
 def check_filters_on_a_table(world: World) -> None:

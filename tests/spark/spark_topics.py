@@ -8,6 +8,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from sparkcache.config import CacheConfig
+from sparkcache.source.planning.consumers import scans_of
 from sparkcache_pulsar.testing import (
     Codec,
     Entry,
@@ -17,10 +18,13 @@ from sparkcache_pulsar.testing import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from pyspark.sql import DataFrame, Row, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+
+    from sparkcache.demand import Consumer
 
 TOPIC = "persistent://shop/eu/orders"
 LEDGER_IDS = (3, 5, 9)
@@ -120,3 +124,9 @@ class Stream:
 def ordered(frame: DataFrame) -> list[Row]:
     position = itemgetter("__topic", "__ledgerId", "__entryId", "__batchIndex")
     return sorted(frame.collect(), key=position)
+
+
+def consumers_of(frame: DataFrame) -> Sequence[Consumer]:
+    """Return the consumers that a plan of one DataFrame has."""
+    (found,) = scans_of([frame])
+    return found.consumers

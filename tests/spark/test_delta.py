@@ -14,9 +14,8 @@ from deltalake import write_deltalake
 from pyspark.errors import PySparkException
 
 import sparkcache
-from sparkcache.source.planning.plans import scans_of
 from sparkcache.testing.s3_server import S3Server
-from tests.spark.spark_topics import settings_for
+from tests.spark.spark_topics import consumers_of, settings_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,7 +66,7 @@ def test_a_table_by_its_path_and_by_its_name(spark: SparkSession, table: Path) -
     older = load(spark, lake, topic="sales/orders", versionAsOf="1")
     ((last,),) = older.agg({"id": "max"}).collect()
     assert last == 2 * ROWS - 1
-    (consumer,) = scans_of(older)
+    (consumer,) = consumers_of(older)
     assert consumer.topic == f"file://{lake}#sales/orders"
 
 

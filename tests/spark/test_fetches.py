@@ -82,3 +82,20 @@ def test_queries_for_a_few_rows_load_no_more_than_a_few_runs(
     spent = metrics(spark) - before
     assert spent.loaded_ahead <= 3 * 3
     assert spent.inserts <= 3 * 4
+
+
+def test_a_plan_lists_the_bucket_once_for_each_scan(
+    spark: SparkSession, server: S3Server
+) -> None:
+    def listings(*frames: DataFrame) -> int:
+        server.forget()
+        with sparkcache.plan(*frames) as plan:
+            assert len(plan.consumers) == len(frames)
+            return sum(request.key == "" for request in server.requests())
+
+    rows, others = load(spark), load(spark, startingOffsets="3:0")
+    once = listings(rows.filter("__key is null"))
+    assert once > 0
+    jobs = [rows.filter("__key is null"), rows.select("value"), rows, rows]
+    assert listings(*jobs) == once
+    assert listings(rows, *jobs, others, others.select("value")) == 2 * once

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sparkcache.demand import NOT_BEGUN
-from sparkcache.source.planning.plans import scans_of
 from sparkcache.source.spark_version import has_spark
 from sparkcache.trace import Begin, Over, parse
 from tests.needs import SPARK_4_1, SPARK_4_2
+from tests.spark.spark_topics import consumers_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,7 +35,7 @@ def test_a_stream_has_scans_before_it_runs(
 ) -> None:
     options = {"topic": topic.name, "startingOffsets": starts}
     rows = spark.readStream.format("sparkcache").options(**options)
-    found = scans_of(rows.load(str(topic.directory)).filter("__entryId > 3"))
+    found = consumers_of(rows.load(str(topic.directory)).filter("__entryId > 3"))
     assert len(found) == scans
 
 

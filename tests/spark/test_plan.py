@@ -14,9 +14,8 @@ from sparkcache.metrics import Metrics
 from sparkcache.model import Position
 from sparkcache.simulate import simulate
 from sparkcache.source.driver.node_rpc import node_metrics
-from sparkcache.source.planning.plans import scans_of
 from sparkcache.trace import parse
-from tests.spark.spark_topics import TOPIC, Topic, write
+from tests.spark.spark_topics import TOPIC, Topic, consumers_of, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -218,7 +217,7 @@ def view(spark: SparkSession, topic: Topic) -> Iterator[DataFrame]:
 def test_scans_in_a_plan(
     spark: SparkSession, view: DataFrame, query: str, scans: int
 ) -> None:
-    found = scans_of(spark.sql(query))
+    found = consumers_of(spark.sql(query))
     assert len(found) == scans
     assert all(consumer.topic.endswith("#" + TOPIC) for consumer in found)
 
@@ -228,15 +227,15 @@ def test_what_is_persisted_is_read_once(
 ) -> None:
     orders = topic.load(spark).persist()
     try:
-        assert len(scans_of(orders.filter("__entryId > 3"))) == 1
+        assert len(consumers_of(orders.filter("__entryId > 3"))) == 1
         orders.count()
-        assert scans_of(orders.filter("__entryId > 3")) == []
+        assert consumers_of(orders.filter("__entryId > 3")) == []
     finally:
         orders.unpersist()
 
 
 def test_scans_know_their_range(spark: SparkSession, topic: Topic) -> None:
-    found = scans_of(topic.load(spark, startingOffsets="5:2", endingOffsets="9:0"))
+    found = consumers_of(topic.load(spark, startingOffsets="5:2", endingOffsets="9:0"))
     assert [(c.start, c.end) for c in found] == [(Position(5, 2), Position(9, 0))]
 
 
@@ -417,3 +416,18 @@ def test_a_recorded_pipeline_can_be_simulated(
     assert outcome.reads == counted.requests
     assert outcome.loads == counted.inserts
     assert outcome.loaded_bytes == pytest.approx(topic.size_bytes, rel=0.05)
+
+
+def test_actions_on_one_scan_read_its_index_once(
+    spark: SparkSession, topic: Topic, node: Node
+) -> None:
+    orders = topic.load(spark)
+    frames = [orders, orders.filter("__entryId > 3"), orders.groupBy("__key").count()]
+    with sparkcache.plan(*frames, orders):
+        compute(frames[0])
+        for path in topic.directory.glob("*-index"):
+            path.unlink()
+        for frame in frames[1:]:
+            compute(frame)
+        assert orders.count() == topic.rows
+    assert node.counted().received_bytes == topic.size_bytes

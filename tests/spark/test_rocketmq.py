@@ -12,11 +12,10 @@ from pyspark.errors import PySparkException
 import sparkcache
 from sparkcache.metrics import Metrics
 from sparkcache.source.driver.node_rpc import node_metrics
-from sparkcache.source.planning.plans import scans_of
 from sparkcache.testing.s3_server import S3Server
 from sparkcache_rocketmq.testing import Layout, Message, QueueWriter
 from tests.needs import SPARK_4_2
-from tests.spark.spark_topics import Stream, Topic, settings_for
+from tests.spark.spark_topics import Stream, Topic, consumers_of, settings_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -268,7 +267,7 @@ def test_a_missing_segment(spark: SparkSession, store: Store) -> None:
 def test_each_queue_is_planned_and_evicted(spark: SparkSession, store: Store) -> None:
     """Consumers that want different tags share what is held."""
     frames = [store.load(spark, tags=tag) for tag in ("TagA", "TagB")]
-    assert [len(scans_of(frame)) for frame in frames] == [4, 4]
+    assert [len(consumers_of(frame)) for frame in frames] == [4, 4]
     before = sum(node_metrics(spark).values(), Metrics())
     with sparkcache.plan(*frames):
         counts = [frame.count() for frame in frames]

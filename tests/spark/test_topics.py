@@ -9,8 +9,7 @@ import pytest
 
 import sparkcache
 from sparkcache.source.driver.node_rpc import node_metrics
-from sparkcache.source.planning.plans import scans_of
-from tests.spark.spark_topics import TOPIC, Topic, write
+from tests.spark.spark_topics import TOPIC, Topic, consumers_of, write
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,7 +50,7 @@ def test_several_topics_in_one_scan(
 
 def test_each_topic_is_planned_and_evicted(spark: SparkSession, several: Topic) -> None:
     frames = [several.load(spark) for _ in range(2)]
-    assert len(scans_of(frames[0])) == 2
+    assert len(consumers_of(frames[0])) == 2
     (before,) = node_metrics(spark).values()
     with sparkcache.plan(*frames):
         for frame in frames:

@@ -49,6 +49,7 @@ def decrypt(
     """
     if not len(entries.metadata.repeated[fields.ENCRYPTION_KEYS].lane):
         return {}
+    entries.buffer = entries.buffer.copy()  # it may be that of the raw run
     return _Decrypter(entries, decryption, faults).run()
 
 

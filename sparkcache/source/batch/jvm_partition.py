@@ -8,7 +8,6 @@ turn out to need their connector.
 
 from __future__ import annotations
 
-import pickle
 import struct
 from dataclasses import replace
 from itertools import chain
@@ -23,6 +22,7 @@ from sparkcache.filters import Filter
 from sparkcache.homes import NO_CLUSTER, Cluster, keys
 from sparkcache.node import opening
 from sparkcache.node.messages import PROTOCOL_VERSION
+from sparkcache.source.batch.packing import compressed, dictionary_of
 from sparkcache.source.batch.partitions import (
     PositionFilter,
     entries_of,
@@ -30,6 +30,7 @@ from sparkcache.source.batch.partitions import (
     reads_whole,
     run_slice,
 )
+from sparkcache.source.batch.scan_partition import ScanPartition
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from sparkcache.config import CacheConfig
     from sparkcache.fetch import RunSlice
     from sparkcache.source.batch.partitions import Piece
-    from sparkcache.source.batch.scan_partition import ScanPartition
     from sparkcache.source.options import ScanOptions
 
 OPTION = "sparkcache.jvm"
@@ -56,12 +56,13 @@ NARROWED = "sparkcache.narrowed"
 
 _BOUNDS = struct.Struct("<ii")
 _EXTENT = struct.Struct("<QQ")
+_SIZES = struct.Struct("<4i")
 _MOST_TOPICS = 100
 _SHOWN = ("startingTime", "endingTime", "versionAsOf", "tags", "where")
 
 
 class JvmPartition(InputPartition):
-    """A partition as the JVM opens it; in Python it is opened as a ScanPartition.
+    """A partition for the JVM.
 
     Attributes:
         partition: The partition for Python.
@@ -70,8 +71,11 @@ class JvmPartition(InputPartition):
         scan: What the JVM must know of the whole scan, as JSON; empty except in the
             first partition.
         rows: How many rows there are; -1 if only reading tells.
+        dictionary: The dictionary with which it travels compressed.
 
     """
+
+    dictionary = b""
 
     def __init__(
         self,
@@ -88,7 +92,7 @@ class JvmPartition(InputPartition):
         self.scan = scan
         self.rows = rows
 
-    def _extents(self) -> bytes:
+    def extents(self) -> bytes:
         """Return the key of each extent and its number of parts, if it has a home.
 
         The number is 0 if the runs that are read are not all that a consumer without
@@ -106,31 +110,30 @@ class JvmPartition(InputPartition):
             for key, piece in zip(found, pieces, strict=True)
         )
 
+    def body(self) -> bytes:
+        """Return what the task needs, not compressed yet: four sizes and four parts."""
+        parts = self.planned, self.bounds, self.extents(), self.partition.packed()
+        return b"".join((_SIZES.pack(*map(len, parts)), *parts))
+
     def __reduce__(self) -> tuple[object, ...]:
-        pickled = pickle.dumps(self.partition, pickle.HIGHEST_PROTOCOL)
-        return open_in_python, (
-            self.planned,
-            self.bounds,
-            self.scan,
+        return planned_for_jvm, (
+            compressed(self.body(), self.dictionary),
+            bool(self.planned),
             self.rows,
             self.partition.home,
-            self._extents(),
-            pickled,
+            self.scan,
+            self.dictionary if self.scan else b"",
         )
 
 
-def open_in_python(
-    planned: bytes,  # noqa: ARG001 - for the JVM
-    bounds: bytes,  # noqa: ARG001
-    scan: bytes,  # noqa: ARG001
-    rows: int,  # noqa: ARG001
-    home: str,  # noqa: ARG001
-    extents: bytes,  # noqa: ARG001
-    pickled: bytes,
-) -> ScanPartition:
-    """Return the partition for Python."""
-    partition: ScanPartition = pickle.loads(pickled)  # noqa: S301 - made above
-    return partition
+def planned_for_jvm(*fields: object) -> tuple[object, ...]:
+    """Return the fields of a partition as the JVM gets them."""
+    return fields
+
+
+def open_in_python(packed: bytes) -> ScanPartition:
+    """Return a partition that the JVM has Python read."""
+    return ScanPartition.unpacked(packed)
 
 
 def filters_of(schema: StructType) -> tuple[Filter, ...]:
@@ -187,6 +190,9 @@ def for_jvm(
         header = b"" if made else msgspec.json.encode(about)
         rows = -1 if reason or partition.report else _rows(slices, partition)
         made.append(JvmPartition(partition, planned, bounds, header, rows))
+    dictionary = dictionary_of(made[0].body())
+    for each in made:
+        each.dictionary = dictionary
     return made
 
 

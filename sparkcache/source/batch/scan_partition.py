@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 import uuid
-import zlib
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
@@ -14,6 +13,12 @@ from sparkcache.connector import TableConnector
 from sparkcache.homes import NO_CLUSTER, homes, keys
 from sparkcache.reported_loss import LossReport
 from sparkcache.source import settings
+from sparkcache.source.batch.packing import (
+    compressed,
+    decompressed,
+    pack,
+    unpack,
+)
 from sparkcache.source.batch.partitions import (
     PiecesOfPartition,
     PositionFilter,
@@ -40,7 +45,7 @@ _FOLLOWING = 4  # partitions: an executor starts about as many at once as it has
 class ScanPartition(InputPartition):
     """The part of one topic that one Spark task reads.
 
-    It travels compressed: its ledgers differ in little but their names and numbers.
+    It travels as a `PackedPartition`.
 
     Attributes:
         pieces: The pieces to read, in order.
@@ -54,8 +59,11 @@ class ScanPartition(InputPartition):
         filters: The filters of the query.
         home: Where Spark is to read it, as `homes.Executor.location`; empty if
             anywhere.
+        dictionary: The dictionary with which it travels compressed.
 
     """
+
+    dictionary = b""
 
     def __init__(
         self,
@@ -80,11 +88,44 @@ class ScanPartition(InputPartition):
         self.filters = filters
         self.home = home
 
-    def __getstate__(self) -> bytes:
-        return zlib.compress(pickle.dumps(self.__dict__, pickle.HIGHEST_PROTOCOL), 3)
+    def packed(self) -> bytes:
+        """Return the partition as bytes, not compressed yet."""
+        following = [piece for _, piece in self.following]
+        fields = (
+            pack([*self.pieces, *following]),
+            [part - self.part for part, _ in self.following],
+            self.consumer,
+            self.scan,
+            self.part,
+            self.end,
+            self.report,
+            self.filters,
+            self.home,
+        )
+        return pickle.dumps(fields, pickle.HIGHEST_PROTOCOL)
 
-    def __setstate__(self, state: bytes) -> None:
-        self.__dict__.update(pickle.loads(zlib.decompress(state)))  # noqa: S301 - ours
+    @classmethod
+    def unpacked(cls, packed: bytes) -> ScanPartition:
+        """Return the partition that was packed into these bytes."""
+        pieces, following, consumer, scan, part, *others = pickle.loads(packed)  # noqa: S301 - made by `packed`
+        found = unpack(*pieces)
+        count = len(found) - len(following)
+        ahead = [
+            (part + distance, piece)
+            for distance, piece in zip(following, found[count:], strict=True)
+        ]
+        return cls(found[:count], ahead, consumer, scan, part, *others)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return PackedPartition, (compressed(self.packed(), self.dictionary),)
+
+
+class PackedPartition(InputPartition):
+    """A partition as it travels: the reader of the scan has the dictionary."""
+
+    def unpacked(self, dictionary: bytes) -> ScanPartition:
+        """Return the partition."""
+        return ScanPartition.unpacked(decompressed(self.value, dictionary))
 
 
 def cut(

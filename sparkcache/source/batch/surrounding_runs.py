@@ -10,7 +10,7 @@ import uuid
 from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from sparkcache import connector as connectors
 from sparkcache.demand import ReaderIdentity
@@ -25,8 +25,17 @@ if TYPE_CHECKING:
     from sparkcache.demand import Consumer
     from sparkcache.fetch import Scan
     from sparkcache.model import Extent, Ledger, Loss, Run, RunKey
-    from sparkcache.source.batch.extent_index import ExtentIndex
     from sparkcache.source.settings import TaskSettings
+
+
+class TopicIndex(Protocol):
+    """The extents of a topic and its losses."""
+
+    def extents(self) -> list[tuple[Ledger, Extent, int]]:
+        """Return all extents in order, with the stored bytes before each."""
+
+    def losses(self) -> Sequence[Loss]:
+        """Return the losses of the topic's snapshot."""
 
 
 @dataclass(frozen=True)
@@ -34,14 +43,14 @@ class SurroundingRuns:
     """The runs around a task's runs; see `sparkcache.connector.SurroundingRuns`.
 
     Attributes:
-        index: The topic's extent index.
+        index: The topic's extents.
         scan: The runs that the task reads.
         consumer: The consumer for which it reads.
         task: The task's settings, plans and identity.
 
     """
 
-    index: ExtentIndex
+    index: TopicIndex
     scan: Scan
     consumer: Consumer
     task: TaskSettings

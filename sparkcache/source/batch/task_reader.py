@@ -13,6 +13,7 @@ from sparkcache.config import CacheConfig
 from sparkcache.demand import ReaderIdentity
 from sparkcache.fetch import RunSlice, Scan
 from sparkcache.source import settings
+from sparkcache.source.batch.joined_batches import joined
 from sparkcache.source.batch.partitions import PositionFilter, run_slice
 from sparkcache.source.batch.row_filter import RowFilter
 from sparkcache.source.batch.surrounding_runs import SurroundingRuns
@@ -23,9 +24,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from sparkcache.demand import Plan
-    from sparkcache.source.batch.extent_index import ExtentIndex
+    from sparkcache.reported_loss import LossReport
     from sparkcache.source.batch.partitions import Piece
     from sparkcache.source.batch.scan_partition import ScanPartition
+    from sparkcache.source.batch.surrounding_runs import TopicIndex
     from sparkcache.source.driver.broadcast import BroadcastRef
     from sparkcache.source.options import ScanOptions
 
@@ -46,7 +48,7 @@ class TaskReader:
     installed: BroadcastRef[CacheConfig] | None
 
     def read(
-        self, partition: ScanPartition, index: ExtentIndex, stream: Plan | None = None
+        self, partition: ScanPartition, index: TopicIndex, stream: Plan | None = None
     ) -> Iterator[pa.RecordBatch]:
         """Yield the record batches of a partition; `stream` is the plan of a stream.
 
@@ -95,7 +97,8 @@ class TaskReader:
         )
         row_filter = RowFilter(self.scan, consumer, self.columns)
         fail = self.scan.fail_on_data_loss
-        with reporting(partition.report) as report:
+
+        def rows(report: LossReport) -> Iterator[pa.RecordBatch]:
             for key, run in zip(scan.keys(), runs, strict=True):
                 resolved = resolver.resolve(key, run)
                 report.add(settings.report(resolved.losses, consumer, fail=fail))
@@ -105,6 +108,9 @@ class TaskReader:
                     run.batches.clear()
                 while resolved.batches:
                     yield from row_filter.apply(resolved.batches.pop(0))
+
+        with reporting(partition.report) as report:
+            yield from joined(rows(report))
 
 
 _is_frozen = False

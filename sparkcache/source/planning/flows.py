@@ -22,7 +22,9 @@ from pyspark.sql.session import SparkSession
 
 from sparkcache.errors import ConfigError, SourceError
 from sparkcache.source.active_session import active
-from sparkcache.source.planning.plans import elements, planned, scans_of
+from sparkcache.source.planning.consumers import scans_of
+from sparkcache.source.planning.plans import planned
+from sparkcache.source.planning.query_plans import elements
 from sparkcache.source.spark_version import has_spark
 
 if TYPE_CHECKING:
@@ -112,7 +114,9 @@ def _scans_of(
             if is_refreshed(flow.destinationIdentifier().unquotedString(), run)
         }
         scans_by_flow = {
-            flow: scans for flow, rows in frames.items() if (scans := scans_of(rows))
+            flow: list(found.consumers)
+            for flow, found in zip(frames, scans_of(frames.values()), strict=True)
+            if found.consumers
         }
         streams = {flow for flow in scans_by_flow if frames[flow].isStreaming}
     batches = {

@@ -11,24 +11,22 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from pyspark.sql import DataFrame
 
 from sparkcache import connector as connectors
-from sparkcache.config import COLUMNS_CONF, PLANS_CONF, CacheConfig
+from sparkcache.config import COLUMNS_CONF, PLANS_CONF
 from sparkcache.demand import NOT_BEGUN, Consumer, Plan
 from sparkcache.errors import ConfigError
 from sparkcache.source import settings
-from sparkcache.source.datasource import SparkCacheSource
 from sparkcache.source.driver import node_rpc
-from sparkcache.source.driver.progress_bar import drawing_progress
 from sparkcache.source.options import ScanOptions
-from sparkcache.storage import Traffic, open_storage
+from sparkcache.source.planning.consumers import scans_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from py4j.java_gateway import JavaObject
     from pyspark.sql import SparkSession
 
+    from sparkcache.source.planning.query_plans import FoundScan
+
 _Plans: TypeAlias = tuple[Plan, ...]
-_Scan: TypeAlias = "tuple[Mapping[str, str], SparkSession, Sequence[str]]"
 
 # Threads share a session's conf. Without the lock, a thread could overwrite the plan of
 # another, or restore one that has ended.
@@ -46,12 +44,9 @@ def plan(*dataframes: DataFrame) -> Iterator[Plan]:
     Raises ConfigError if no DataFrame reads a topic.
     """
     _require_dataframes(dataframes)
-    scans = [scan for dataframe in dataframes for scan in _scans(dataframe)]
-    consumers = tuple(
-        consumer
-        for options, spark, _ in scans
-        for consumer in _consumers(options, spark)
-    )
+    found = scans_of(dataframes)
+    scans = [scan for each in found for scan in each.scans]
+    consumers = tuple(consumer for each in found for consumer in each.consumers)
     if not consumers:
         raise ConfigError(
             "plan(): none of these DataFrames reads format('sparkcache'), or they "
@@ -92,35 +87,9 @@ def planned(
             node_rpc.end_plans(sessions[0], tuple(plan.id for plan in begun))
 
 
-def scans_of(dataframe: DataFrame) -> list[Consumer]:
-    """Return the sparkcache scans in a DataFrame's plan, each as a consumer.
-
-    Spark runs the optimized plan: it has a CTE twice that is used twice, and lacks
-    branches without rows. A streaming plan is not optimized before it runs.
-    """
-    return [
-        consumer
-        for options, spark, _ in _scans(dataframe)
-        for consumer in _consumers(options, spark)
-    ]
-
-
-def _scans(dataframe: DataFrame) -> list[_Scan]:
-    """Return the options of the scans in a DataFrame's plan, and their columns."""
-    java_dataframe: Any = getattr(dataframe, "_jdf", None)
-    if java_dataframe is None:
-        return []
-    execution = java_dataframe.queryExecution()
-    plan = execution.analyzed() if dataframe.isStreaming else execution.optimizedPlan()
-    return [
-        (options, dataframe.sparkSession, columns)
-        for options, columns in _scan_options(plan)
-    ]
-
-
 @contextmanager
 def _columns_planned(
-    plan_id: str, sessions: Sequence[SparkSession], scans: Iterable[_Scan]
+    plan_id: str, sessions: Sequence[SparkSession], scans: Iterable[FoundScan]
 ) -> Iterator[None]:
     """Ship which columns the scans of tables want within the block.
 
@@ -128,17 +97,16 @@ def _columns_planned(
     table wants.
     """
     wanted: dict[object, set[str]] = {}
-    options_of: dict[object, list[Mapping[str, str]]] = {}
-    for options, _, columns in scans:
-        scan = ScanOptions.parse(options)
+    table_of: dict[tuple[tuple[str, str], ...], object] = {}
+    for options, columns in dict.fromkeys(scans):
+        scan = ScanOptions.parse(dict(options))
         if connectors.find(scan.connector).can_narrow:
             table = scan.connector, scan.root, scan.selection.names
             wanted.setdefault(table, set()).update(columns)
-            options_of.setdefault(table, []).append(options)
+            table_of[options] = table
     entries = [
-        {"plan": plan_id, "options": options, "columns": sorted(wanted[table])}
-        for table, all_options in options_of.items()
-        for options in all_options
+        {"plan": plan_id, "options": dict(options), "columns": sorted(wanted[table])}
+        for options, table in table_of.items()
     ]
     if not entries:
         yield
@@ -164,26 +132,6 @@ def _change_columns(
             spark.conf.set(COLUMNS_CONF, json.dumps(changed))
         else:
             spark.conf.unset(COLUMNS_CONF)
-
-
-def _consumers(options: Mapping[str, str], spark: SparkSession) -> list[Consumer]:
-    """Return a scan's consumers, one for each topic.
-
-    Only the bucket tells which topics a pattern or a name of several topics means. A
-    stream that starts at `latest` has no consumers: it reads nothing of what is stored.
-    """
-    scan = ScanOptions.parse(options)
-    if scan.starts_latest:
-        return []
-    connector = connectors.find(scan.connector)
-    names: Iterable[str] = scan.selection.names
-    if not names or not all(map(connector.is_single_topic, names)):
-        conf = dict(spark.conf.getAll)
-        config = CacheConfig.resolve(options=scan.raw, conf=conf)
-        storage = open_storage(scan.root, config.storage, Traffic())
-        with drawing_progress():
-            names = connector.catalog(storage, scan.raw).select(scan.selection)
-    return [scan.consumer(name) for name in names]
 
 
 def _require_dataframes(arguments: tuple[object, ...]) -> None:
@@ -215,68 +163,3 @@ def _change_plans(spark: SparkSession, change: Callable[[_Plans], _Plans]) -> No
 def _without(plans: _Plans, others: _Plans) -> _Plans:
     ids = {plan.id for plan in others}
     return tuple(plan for plan in plans if plan.id not in ids)
-
-
-def _scan_options(
-    node: JavaObject, reads: int = 1
-) -> Iterator[tuple[dict[str, str], list[str]]]:
-    """Yield options and columns of each sparkcache scan below a node of a plan.
-
-    Each scan occurs as often as it is read: to cut rows into ranges, Spark first takes
-    a sample, which reads everything below, down to the next exchange, once more. The
-    exchanges are not known before the query runs; the end of the plan drops surplus
-    reads.
-    """
-    kind = node.getClass().getSimpleName()
-    scan = node
-    if kind == "DataSourceV2ScanRelation":
-        node = node.relation()
-        kind = "DataSourceV2Relation"
-    if kind == "DataSourceV2Relation":
-        if node.table().name() == SparkCacheSource.name():
-            columns = [column.name() for column in elements(scan.output())]
-            yield from [(_options(node.options()), columns)] * reads
-    elif kind == "StreamingRelationV2":
-        if node.sourceName() == SparkCacheSource.name():
-            yield _options(node.extraOptions()), []
-    elif kind == "InMemoryRelation":
-        persisted = node.cacheBuilder()
-        if not persisted.isCachedColumnBuffersLoaded():
-            yield from _scan_options(persisted.logicalPlan(), reads)
-    if _takes_a_sample(node, kind):
-        reads = 2
-    elif kind in {"Aggregate", "LocalLimit"}:  # an exchange, or no ranges
-        reads = 1
-    for child in elements(node.children()):
-        if kind == "LocalLimit" and child.getClass().getSimpleName() == "Sort":
-            child = child.child()
-        yield from _scan_options(child, reads)
-    for query in elements(node.subqueries()):
-        yield from _scan_options(query)
-
-
-def _takes_a_sample(node: JavaObject, kind: str) -> bool:
-    """Return whether a node cuts its rows into ranges."""
-    if kind == "Sort":
-        return bool(node.__getattr__("global")())
-    return kind == "RepartitionByExpression" and any(
-        expression.getClass().getSimpleName() == "SortOrder"
-        for expression in elements(node.partitionExpressions())
-    )
-
-
-def _options(java_options: JavaObject) -> dict[str, str]:
-    """Return options by their names in the case that the user wrote."""
-    entries = elements(java_options.asCaseSensitiveMap().entrySet())
-    return {entry.getKey(): entry.getValue() for entry in entries}
-
-
-def elements(sequence: JavaObject) -> Iterator[JavaObject]:
-    """Yield the elements of a collection of Scala or Java.
-
-    A Python loop over a Java collection ends with a Java exception, and pyspark makes
-    14 calls to find out its class: that takes 17 ms.
-    """
-    iterator = sequence.iterator()
-    while iterator.hasNext():
-        yield iterator.next()

@@ -20,7 +20,12 @@ from sparkcache.source.batch.collection import no_collection
 from sparkcache.source.batch.extent_index import ExtentIndex
 from sparkcache.source.batch.scan_partition import cut
 from sparkcache.source.streaming import change_offsets
-from sparkcache.source.streaming.batches import BatchReader, StreamPartition, packed
+from sparkcache.source.streaming.batches import (
+    BatchReader,
+    SharedPart,
+    StreamPartition,
+    encoded,
+)
 from sparkcache.source.streaming.stream_plan import StreamPlan
 
 if TYPE_CHECKING:
@@ -104,8 +109,8 @@ class ChangeReader(BatchReader):
         first = self._least([*changes, *self._known])
         stream = self._plan.next((begin, stop), [Consumer(name, first)])
         # Whole ledgers need no surrounding runs, so no partition ships the other files.
-        index, packed_plan = ExtentIndex(()), packed(stream)
-        return [StreamPartition(part, index, packed_plan) for part in parts]
+        shared = SharedPart(ExtentIndex(()), encoded(stream))
+        return [StreamPartition(part, shared) for part in parts]
 
     @cached_property
     def _connector(self) -> TableConnector:

@@ -22,7 +22,12 @@ from sparkcache.source import settings
 from sparkcache.source.batch.extent_index import ExtentIndex
 from sparkcache.source.batch.scan_partition import cut
 from sparkcache.source.streaming import stream_offsets
-from sparkcache.source.streaming.batches import BatchReader, StreamPartition, packed
+from sparkcache.source.streaming.batches import (
+    BatchReader,
+    SharedPart,
+    StreamPartition,
+    encoded,
+)
 from sparkcache.source.streaming.rate_limit import Rules, admit
 from sparkcache.source.streaming.sampling import RowSamples
 from sparkcache.source.streaming.snapshot_view import SnapshotView
@@ -155,7 +160,10 @@ class StreamReader(BatchReader):
                 snapshot = replace(snapshot, losses=tuple(new))
                 snapshots += [(Consumer(name, *bounds), snapshot) for bounds in ranges]
         stream = self._plan.next((start, end), self._still_to_read(begin, view))
-        packed_plan = packed(stream)
+        encoded_plan = encoded(stream)
+        shared = {
+            name: SharedPart(index, encoded_plan) for name, index in indexes.items()
+        }
         parts = list(
             cut(
                 self.scan,
@@ -168,10 +176,7 @@ class StreamReader(BatchReader):
         if parts:
             parts[0].report.add(self._unsent.losses, self._unsent.not_listed)
             self._unsent = LossReport()
-        return [
-            StreamPartition(part, indexes[part.consumer.topic], packed_plan)
-            for part in parts
-        ]
+        return [StreamPartition(part, shared[part.consumer.topic]) for part in parts]
 
     @cached_property
     def _rules(self) -> Rules:

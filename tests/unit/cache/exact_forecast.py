@@ -33,9 +33,11 @@ class ExactForecast:
         at = self.tick - self.readers[topic][index]
         return at + ((topic, index, at) in self.taken)
 
-    def breakpoints(self, topic: str) -> list[float]:
+    def next_breakpoint(self, topic: str, offset: float) -> float:
         places = [self.at(topic, index) for index in range(len(self.readers[topic]))]
-        return sorted({float(place) for place in places if 0 < place < self.runs})
+        return min(
+            (place for place in places if offset < place < self.runs), default=inf
+        )
 
     def ticks_until_read(self, topic: str, offset: float) -> float:
         waits = [

@@ -27,7 +27,10 @@ class GivenForecast:
     def offset_of(self, key: RunKey) -> float:
         return float(key.run.first)
 
-    def breakpoints(self, topic: str) -> list[float]:
+    def next_breakpoint(self, topic: str, offset: float) -> float:
+        return min((at for at in self._borders(topic) if at > offset), default=inf)
+
+    def _borders(self, topic: str) -> list[float]:
         places = [key.run.first for key in self.ticks if key.ledger.topic == topic]
         return self.borders.get(topic, [float(first) for first in sorted(places)])
 

@@ -5,6 +5,7 @@ The topic has extents of runs of one entry, each of 1 MiB stored and one page de
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -39,6 +40,8 @@ from sparkcache.node.messages import (
     PROTOCOL_VERSION,
     Cancel,
     Decoded,
+    DecodedRun,
+    DecodedTogether,
     Deny,
     Ended,
     EndPlans,
@@ -47,8 +50,12 @@ from sparkcache.node.messages import (
     Forget,
     FromLoader,
     Grant,
+    GrantBundle,
     KeepAlive,
+    LoadDirectly,
     Loaded,
+    LoadedBundle,
+    LoadedDirectly,
     Message,
     Open,
     Prepare,
@@ -85,6 +92,11 @@ def run_slice(number: int, start: int, stop: int, runs: int = RUNS) -> RunSlice:
     extent = Extent(0, runs - 1, 0, runs * STORED)
     every = tuple(Run(entry, entry) for entry in range(runs))
     return RunSlice(ledger(number), extent, every, start, stop)
+
+
+def small_slice(number: int) -> RunSlice:
+    """The only run of a small ledger."""
+    return RunSlice(ledger(number), Extent(0, 0, 0, 1000), (Run(0, 0),), 0, 1)
 
 
 def key(entry: int, number: int = 0) -> RunKey:
@@ -126,6 +138,8 @@ class FakeLoader(FakePeer):
         self._start: Start | None = None
         self._index = 0
         self._is_asking = False
+        self._is_together = False
+        self._written: set[int] = set()
         self.prepared: set[int] = set()
         self.segments: set[Segment] = set()
         world.loaders.append(self)
@@ -140,21 +154,49 @@ class FakeLoader(FakePeer):
             assert isinstance(message, Start)
             self.prepared.discard(message.number)
             self._start, self._index = message, 0
+            self._is_together = message.together
+            self._written.clear()
             self._world.loads.append(message)
             return True
         if self._is_asking:
             return self._obey()
-        load = self._start.load
-        if self._index == len(load.runs):
+        if self._is_together:
+            self._is_asking = True
+            self._decode_together()
+        elif self._index == len(self._keys()):
             self._end()
+        elif self._index in self._written:
+            self._index += 1
+            return self.step()
         elif self._index in self._start.skip:
             self.report(Skipped(self._index, self._offset()))
             self._index += 1
         else:
             self._is_asking = True
-            self._world.decoded.append(load.runs[self._index].first)
+            self._world.decoded.append(self._keys()[self._index].run.first)
             self.report(Decoded(self._index, SIZE, self._offset()))
         return True
+
+    def _keys(self) -> list[RunKey]:
+        assert self._start is not None
+        loads = (self._start.load, *self._start.more)
+        return [RunKey(load.ledger, run) for load in loads for run in load.runs]
+
+    def _decode_together(self) -> None:
+        """Decode all small runs, except those of objects that are missing."""
+        failed = [
+            index
+            for index, key in enumerate(self._keys())
+            if key.ledger.id in self._world.missing
+        ]
+        self._written.update(failed)
+        runs = [
+            DecodedRun(index, SIZE, 0)
+            for index in range(len(self._keys()))
+            if index not in failed
+        ]
+        failures = tuple((index, FAILURE) for index in failed)
+        self.report(DecodedTogether(tuple(runs), failures, 0, len(runs), 0, 0))
 
     def _look_ahead(self) -> None:
         """Prepare and forget loads, as the node has asked."""
@@ -205,8 +247,7 @@ class FakeLoader(FakePeer):
 
     def _statistics(self, index: int) -> RunStatistics | None:
         """Return statistics with the entries of a run as a column, an entry a row."""
-        assert self._start is not None
-        run = self._start.load.runs[index]
+        run = self._keys()[index].run
         if run.first > run.last:
             return None
         bounds = Bounds(run.first, run.last, 0)
@@ -216,8 +257,12 @@ class FakeLoader(FakePeer):
         if not self.sent:
             return False
         self._is_asking = False
-        index, self._index = self._index, self._index + 1
         answer, fd = self.sent.pop(0)
+        if isinstance(answer, GrantBundle):
+            self._is_together = False
+            self._write_bundle(answer)
+            return True
+        index, self._index = self._index, self._index + 1
         if fd is not None:
             assert isinstance(answer, Grant)
             assert answer.slot.segment is not None
@@ -237,19 +282,31 @@ class FakeLoader(FakePeer):
                 raise AssertionError(answer)
         return True
 
+    def _write_bundle(self, grant: GrantBundle) -> None:
+        """Write runs to memory that they share."""
+        if not grant.indexes:
+            return
+        self._written.update(grant.indexes)
+        keys = self._keys()
+        fd = self._world.create(grant.size_bytes)
+        self._world.bundles[fd] = {
+            offset: keys[index]
+            for index, offset in zip(grant.indexes, grant.offsets, strict=True)
+        }
+        assert max(grant.offsets) + SIZE <= grant.size_bytes
+        statistics = tuple(RunStatistics(1, {}) for _ in grant.indexes)
+        self.report(LoadedBundle(statistics), fd)
+
     def _put(self, slot: Slot, index: int) -> int | None:
         """Write a run where it was granted room."""
         if slot.segment is None:
             return self._world.create()
         assert slot.segment in self.segments
-        assert self._start is not None
-        load = self._start.load
-        self._world.write(slot, RunKey(load.ledger, load.runs[index]))
+        self._world.write(slot, self._keys()[index])
         return None
 
     def _offset(self) -> int:
-        assert self._start is not None
-        return self._start.load.runs[self._index].first * STORED
+        return self._keys()[self._index].run.first * STORED
 
     def _end(self) -> None:
         self._start = None
@@ -308,10 +365,13 @@ class Reader(FakePeer):
         self._every = list(self._places)
         self._asked = 0
         self._read: list[Place] = []
-        self._placed: dict[Place, Slot] = {}
+        self._placed: dict[Place, int | Slot] = {}
         self._segments: set[int] = set()
         self.answers: list[Message] = []
         self.mapped: dict[Place, int | Slot] = {}
+        self.assigned: deque[Place] = deque()
+        self.loaded: list[Place] = []
+        self.offsets: list[int] = []
         self.is_gone = False
 
     def send(self, message: Message, fd: int | None = None) -> None:
@@ -326,10 +386,48 @@ class Reader(FakePeer):
             case Served():
                 assert fd in self._world.open_fds
                 self.mapped[place] = fd
+                self._find_in_bundle(place, message, fd)
+                message = Served(message.size_bytes)
+            case LoadDirectly():
+                self._obey(place, message)
             case ServedFromSegment():
                 self._find(place, message, fd)
                 message = Served(message.slots[0].size_bytes)
         self.answers.append(message)
+
+    def _obey(self, place: Place, message: LoadDirectly) -> None:
+        """Load what the node says, one after another, as each is asked for."""
+        self.assigned.clear()
+        for load in message.loads:
+            assert load.is_within(self._scan)
+            part = self._scan.slices[load.run_slice]
+            assert load.offset == part.runs[load.begin].first * STORED
+            self.assigned.extend(
+                (load.run_slice, index) for index in range(load.first, load.stop)
+            )
+        assert self.assigned[0] == place
+        self._load()
+
+    def _load(self) -> None:
+        at, index = self.assigned.popleft()
+        self.loaded.append((at, index))
+        self.offsets.append(self._scan.slices[at].runs[index].first * STORED)
+
+    def report(self, *, gets: int = 0, received_bytes: int = 0) -> None:
+        """Tell the node which of the runs that it loaded itself are read."""
+        sizes = (SIZE,) * len(self.offsets)
+        offsets, self.offsets = tuple(self.offsets), []
+        self.send_node(LoadedDirectly(sizes, offsets, 0, gets, received_bytes))
+
+    def _find_in_bundle(self, place: Place, message: Served, fd: int) -> None:
+        places = self._every[self._every.index(place) :]
+        found = list(zip(places, message.bundle, strict=False))
+        assert len(found) == len(message.bundle)
+        for (at, index), (offset, size_bytes) in found:
+            key = self._scan.slices[at].key(index)
+            assert self._world.bundles[fd][offset] == key
+            assert size_bytes == SIZE
+        self._placed = {each: fd for each, _ in found[1:]}
 
     def _find(self, place: Place, message: ServedFromSegment, fd: int | None) -> None:
         assert (fd is None) == (message.segment is None)
@@ -338,7 +436,8 @@ class Reader(FakePeer):
         segments = {slot.segment for slot in message.slots}
         assert all(it is not None and it.number in self._segments for it in segments)
         places = self._every[self._every.index(place) :]
-        self._placed = dict(zip(places, message.slots, strict=False))
+        self._placed = {}
+        self._placed |= zip(places, message.slots, strict=False)
         self.mapped[place] = self._placed.pop(place)
 
     def check(self) -> None:
@@ -355,7 +454,7 @@ class Reader(FakePeer):
     @property
     def is_refused(self) -> bool:
         return bool(self.answers) and not isinstance(
-            self.answers[-1], (Served, Streamed)
+            self.answers[-1], (Served, Streamed, LoadDirectly)
         )
 
     @property
@@ -373,9 +472,15 @@ class Reader(FakePeer):
     def ask(self) -> Message | None:
         """Ask for the next run; return the answer, if it comes at once."""
         last = self._places[max(self._asked - 1, 0) : self._asked]
-        self._read += last
+        self._read += [place for place in last if place not in self.loaded]
         place = self._places[self._asked]
         self._asked += 1
+        if self.assigned and self.assigned[0] == place:
+            self._load()
+            self.answers.append(self.answers[-1])
+            return self.answers[-1]
+        if self.offsets:
+            self.report()
         if place in self._placed:
             self.mapped[place] = self._placed.pop(place)
             self.answers.append(Served(SIZE))
@@ -395,7 +500,10 @@ class Reader(FakePeer):
 
     def finish(self) -> None:
         """Say that the last run was read, too, and leave."""
+        if self.offsets:
+            self.report()
         last = self._places[max(self._asked - 1, 0) : self._asked]
+        last = [place for place in last if place not in self.loaded]
         self.send_node(Finish((*self._read, *last)))
         self.leave()
 
@@ -418,6 +526,9 @@ class World:
         prepared: Every load that a loader was asked to prepare.
         decoded: First entries of the runs that were decoded, in order.
         open_fds: Descriptors that the service has not closed.
+        fd_bytes: Size of each descriptor's memory.
+        bundles: What lies in memory that runs share, by descriptor and offset.
+        missing: Small ledgers that are not in the storage.
         content: What lies in segments, by number and offset.
         dying: Loaders that serve the node no more, and have not ended.
 
@@ -431,6 +542,9 @@ class World:
     prepared: list[Load] = field(default_factory=list)
     decoded: list[int] = field(default_factory=list)
     open_fds: set[int] = field(default_factory=set)
+    fd_bytes: dict[int, int] = field(default_factory=dict)
+    bundles: dict[int, dict[int, RunKey]] = field(default_factory=dict)
+    missing: set[int] = field(default_factory=set)
     content: dict[int, dict[int, RunKey | None]] = field(default_factory=dict)
     readers: list[Reader] = field(default_factory=list)
     loaders: list[FakeLoader] = field(default_factory=list)
@@ -448,10 +562,11 @@ class World:
             loaders=self.processes,
         )
 
-    def create(self) -> int:
+    def create(self, size_bytes: int = SIZE) -> int:
         """Make a descriptor that the service is going to own."""
         fd = next(self._fds)
         self.open_fds.add(fd)
+        self.fd_bytes[fd] = size_bytes
         return fd
 
     def write(self, slot: Slot, key: RunKey | None) -> None:
@@ -490,6 +605,7 @@ class World:
         filters: tuple[Filter, ...] = (),
         rows_only: bool = False,
         place: homes.Place = homes.Place.ANYWHERE,
+        can_load: bool = False,
     ) -> Reader:
         stage = next(self._stages) if stage is None else stage
         scan = Scan(ROOT, self.config.storage, self.config.scan, slices)
@@ -514,6 +630,7 @@ class World:
                 filters,
                 rows_only,
                 place,
+                can_load,
             ),
         )
         return reader
@@ -572,7 +689,7 @@ class World:
             for found in reader.mapped.values()
             if isinstance(found, int)
         }
-        own_bytes = SIZE * len(self.open_fds | mapped)
+        own_bytes = sum(self.fd_bytes[fd] for fd in self.open_fds | mapped)
         return own_bytes + self.service._store._segments.size_bytes
 
     def _now(self) -> float:

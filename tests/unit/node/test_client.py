@@ -6,12 +6,15 @@ import fcntl
 import logging
 import os
 from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from sparkcache.errors import CredentialsError, SourceError
 from sparkcache.fetch import Scan
+from sparkcache.fetch.direct_load import DirectLoad
 from sparkcache.memory.encoded import EncodedRun
 from sparkcache.metrics import Metrics
 from sparkcache.model import Slot
@@ -22,12 +25,15 @@ from sparkcache.node.messages import (
     Failed,
     Finish,
     KeepAlive,
+    LoadDirectly,
+    LoadedDirectly,
     MetricsReply,
     PackedOpen,
     Refused,
     Served,
     ServedFromSegment,
     Streamed,
+    Take,
 )
 from tests.unit.node.client_world import (
     CONFIG,
@@ -112,6 +118,9 @@ def break_a_pipe(channel: Channel[Any]) -> None:
 
 def die(channel: Channel[Any]) -> None:
     channel.close()
+
+
+REST = DirectLoad(0, first=2, stop=4, begin=2, end=4, offset=2, end_offset=4)
 
 
 @pytest.mark.parametrize(
@@ -206,6 +215,83 @@ def test_whatever_the_node_does_the_result_is_the_same(
     assert record.levelno == logging.WARNING
     assert record.getMessage().startswith("continuing without the cache")
     assert reason in record.getMessage()
+
+
+def tell(*loads: DirectLoad) -> Callable[[Channel[Any]], None]:
+    return lambda channel: channel.send(LoadDirectly(loads))
+
+
+def tell_and_die(channel: Channel[Any]) -> None:
+    tell(REST)(channel)
+    channel.close()
+
+
+def test_a_task_loads_what_its_node_tells_it_and_reports_that(
+    scan: Scan, address: Address, caplog: pytest.LogCaptureFixture
+) -> None:
+    with closing(Node(address, tell(REST))) as node:
+        assert read(scan) == [0, 1, 2, 3]
+    assert caplog.records == []
+    opening, *takes, loaded, finish = node.heard
+    assert opening.can_load
+    assert [take.index for take in takes] == [0, 1, 2]
+    assert isinstance(loaded, LoadedDirectly)
+    assert loaded.offsets == (2, 3)
+    assert (loaded.gets, loaded.received_bytes) == (1, 2)
+    assert all(size > 0 for size in loaded.sizes)
+    assert finish.read == ()
+
+
+def test_a_task_asks_again_after_what_it_was_to_load(
+    scan: Scan, address: Address
+) -> None:
+    with closing(Node(address, tell(replace(REST, stop=3)))) as node:
+        assert read(scan) == [0, 1, 2, 3]
+    _, *messages = node.heard
+    assert [type(it) for it in messages] == [*[Take] * 3, LoadedDirectly, Take, Finish]
+
+
+def test_a_task_that_leaves_early_reports_what_it_has_spent(
+    scan: Scan, address: Address
+) -> None:
+    with closing(Node(address, tell(REST))) as node:
+        runs = read_scan(scan, reader=READER, epoch=0, settings=CONFIG.node, plans=())
+        for _ in range(3):
+            next(runs)
+        runs.close()  # type: ignore[attr-defined]
+    loaded = node.heard[-1]
+    assert (loaded.sizes, loaded.gets) == ((), 1)
+
+
+@pytest.mark.parametrize(
+    "third",
+    [
+        pytest.param(tell_and_die, id="it dies"),
+        pytest.param(tell(), id="nothing to load"),
+        pytest.param(lambda c: tell(replace(REST, stop=9))(c), id="more than there is"),
+        pytest.param(lambda c: tell(replace(REST, run_slice=1))(c), id="another slice"),
+        pytest.param(lambda c: tell(replace(REST, first=3))(c), id="a later run"),
+        pytest.param(lambda c: tell(replace(REST, begin=4))(c), id="begun too late"),
+        pytest.param(lambda c: tell(replace(REST, end_offset=9))(c), id="too long"),
+        pytest.param(lambda c: tell(replace(REST, offset=-1))(c), id="no offset"),
+    ],
+)
+def test_whatever_the_node_says_is_to_be_loaded_the_result_is_the_same(
+    scan: Scan, address: Address, third: Callable[[Channel[Any]], None]
+) -> None:
+    with closing(Node(address, third)):
+        assert read(scan) == [0, 1, 2, 3]
+
+
+def test_an_object_that_has_changed_fails_a_task_that_loads_itself(
+    scan: Scan, address: Address
+) -> None:
+    Path(scan.root.removeprefix("file://"), "data").write_bytes(b"other")
+    with (
+        closing(Node(address, tell(REST))),
+        pytest.raises(SourceError, match="overwritten"),
+    ):
+        read(scan)
 
 
 def test_what_the_storage_refused_the_node_is_not_asked_for_again(

@@ -25,7 +25,7 @@ from sparkcache.node.server import _TaskConnection
 from tests.effort import tries
 from tests.unit.node.hostile import conversation, open_descriptors, send
 from tests.unit.node.hostile_messages import FROM_NODE, from_task
-from tests.unit.node.node_world import CONFIG, Reader, World, run_slice
+from tests.unit.node.node_world import CONFIG, SIZE, Reader, World, run_slice
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -39,9 +39,10 @@ TASKS = from_task(SLICES, CONFIG)
 class RealWorld(World):
     """A world whose descriptors are real, so that they can be sent."""
 
-    def create(self) -> int:
+    def create(self, size_bytes: int = SIZE) -> int:
         fd = os.memfd_create("test")
         self.open_fds.add(fd)
+        self.fd_bytes[fd] = size_bytes
         return fd
 
     def _close(self, fd: int) -> None:

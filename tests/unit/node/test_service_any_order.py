@@ -30,6 +30,7 @@ from tests.unit.node.node_world import (
     World,
     plan,
     run_slice,
+    small_slice,
 )
 
 RUNS = 8
@@ -42,6 +43,7 @@ ENGINES: dict[str, dict[str, Any]] = {
     "lists": {"engine": "ring", "segment_bytes": 4 * SIZE, "copy_entries": False},
 }
 
+small_slices = st.integers(10, 17).map(small_slice)
 slices = st.tuples(
     st.integers(0, 2), st.integers(0, RUNS - 1), st.integers(0, RUNS - 1)
 ).map(lambda at: run_slice(at[0], min(at[1:]), max(at[1:]) + 1, runs=RUNS))
@@ -73,11 +75,15 @@ class ServiceMachine(RuleBasedStateMachine):
         target=readers,
         parts=st.lists(
             slices, min_size=1, max_size=3, unique_by=lambda part: part.ledger
+        )
+        | st.lists(
+            small_slices, min_size=2, max_size=6, unique_by=lambda part: part.ledger
         ),
         stage=st.integers(0, 3),
         plans=st.sets(st.sampled_from(sorted(PLANS))),
         part=st.integers(0, 3),
         following=st.lists(slices, max_size=3),
+        can_load=st.booleans(),
     )
     def open(
         self,
@@ -86,6 +92,7 @@ class ServiceMachine(RuleBasedStateMachine):
         plans: set[str],
         part: int,
         following: list[RunSlice],
+        can_load: bool,
     ) -> Reader:
         return self.world.reader(
             *parts,
@@ -93,6 +100,7 @@ class ServiceMachine(RuleBasedStateMachine):
             plans=tuple(PLANS[name] for name in sorted(plans)),
             part=part,
             following=tuple(enumerate(following, part + 1)),
+            can_load=can_load,
         )
 
     @rule(target=readers, part=slices, stage=st.integers(4, 6))
@@ -106,6 +114,10 @@ class ServiceMachine(RuleBasedStateMachine):
     def ask(self, reader: Reader) -> None:
         if reader.wants_more:
             reader.ask()
+
+    @rule(missing=st.sets(st.integers(10, 17), max_size=2))
+    def remove_objects(self, missing: set[int]) -> None:
+        self.world.missing = missing
 
     @rule(reader=readers, runs=st.integers(1, 3))
     def skip(self, reader: Reader, runs: int) -> None:

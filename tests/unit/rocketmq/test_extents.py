@@ -22,7 +22,8 @@ from .stores import RECORD_BYTES, Store, check_places, keys, log_bases, spans
     [
         pytest.param(Extent(0, 9, 0, 1000), 1000, [(0, 7), (8, 9)], id="8 of 10"),
         pytest.param(Extent(0, 7, 0, 800), 800, [(0, 7)], id="all in one"),
-        pytest.param(Extent(0, 7, 0, 800), 799, [(0, 3), (4, 7)], id="down to half"),
+        pytest.param(Extent(0, 7, 0, 800), 600, [(0, 7)], id="up by a third"),
+        pytest.param(Extent(0, 7, 0, 800), 599, [(0, 3), (4, 7)], id="down by a third"),
         pytest.param(
             Extent(5, 10, 0, 600), 400, [(5, 7), (8, 10)], id="cut at multiples"
         ),

@@ -16,8 +16,13 @@ from deltalake import DeltaTable, write_deltalake
 from sparkcache.filters import Filter
 from sparkcache.node.messages import OpenPartition
 from sparkcache.node.opening import opened
-from sparkcache.source.batch.jvm_partition import FILTERS, OPTION, JvmPartition
-from sparkcache.source.batch.scan_partition import ScanPartition
+from sparkcache.source.batch.jvm_partition import (
+    FILTERS,
+    OPTION,
+    JvmPartition,
+    open_in_python,
+)
+from sparkcache.source.batch.packing import decompressed
 from sparkcache.source.datasource import SparkCacheSource
 from tests.unit.delta.vector_table import VectorTable
 from tests.unit.source.stream_world import TOPIC
@@ -107,9 +112,31 @@ def test_a_topic_that_is_read_as_a_whole(world: World) -> None:
 
 def test_in_python_a_partition_is_what_it_was(world: World) -> None:
     for partition in planned(world.directory, **PULSAR):
-        unpickled = pickle.loads(pickle.dumps(partition))
-        assert isinstance(unpickled, ScanPartition)
-        assert unpickled.__dict__ == partition.partition.__dict__
+        opened_again = open_in_python(partition.partition.packed())
+        opened_again.dictionary = partition.partition.dictionary
+        assert opened_again.__dict__ == partition.partition.__dict__
+
+
+def test_the_jvm_gets_the_four_parts_of_a_partition(world: World) -> None:
+    partitions = planned(world.directory, **PULSAR)
+    travelled = [pickle.loads(pickle.dumps(partition)) for partition in partitions]
+    dictionary = travelled[0][5]
+    assert not any(fields[5] for fields in travelled[1:])
+    for partition, (body, is_planned, rows, *_) in zip(
+        partitions, travelled, strict=True
+    ):
+        assert (is_planned, rows) == (bool(partition.planned), partition.rows)
+        plain = decompressed(body, dictionary)
+        sizes, parts = struct.unpack_from("<4i", plain), plain[16:]
+        assert sum(sizes) == len(parts)
+        wanted = (
+            partition.planned,
+            partition.bounds,
+            partition.extents(),
+            partition.partition.packed(),
+        )
+        assert b"".join(wanted) == parts
+        assert sizes == tuple(map(len, wanted))
 
 
 def test_partitions_with_an_edge_of_the_range_are_read_in_python(world: World) -> None:

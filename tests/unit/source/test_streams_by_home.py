@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadMaxBytes
 
 from sparkcache.homes import Cluster
+from sparkcache.source.streaming.batches import open_in_python
 from tests.unit.source.stream_world import ALL, batches
 from tests.unit.source.test_cut_by_home import FOUR, home_of_each_extent, planned
 
@@ -137,8 +138,41 @@ def test_without_the_jvm_there_are_no_homes(world: World) -> None:
 
 
 def test_a_partition_arrives_in_python_as_it_was(world: World) -> None:
-    for part in all_partitions(stream(world)):
-        arrived: StreamPartition = pickle.loads(pickle.dumps(part))
-        assert arrived.partition.home == part.partition.home
-        assert arrived.partition.pieces == part.partition.pieces
-        assert arrived.stream == part.stream
+    reader = stream(world)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ALL)
+    for parts in (cut(reader, start, end), reader.partitions(start, end)):
+        for part, arrived in zip(parts, in_tasks(parts), strict=True):
+            arrived.partition.dictionary = part.partition.dictionary
+            assert arrived.partition.__dict__ == part.partition.__dict__
+            assert arrived.stream == part.stream
+            assert arrived.shared.index is not None
+            assert part.shared.index is not None
+            assert arrived.shared.index.extents() == part.shared.index.extents()
+
+
+def in_tasks(parts: list[StreamPartition]) -> list[StreamPartition]:
+    """Return partitions as tasks unpickle them, with what the JVM has sent once."""
+    shared: list[bytes] = []
+    found = []
+    for part in parts:
+        sent = pickle.loads(pickle.dumps(part))
+        if isinstance(sent, tuple):
+            home, body, number, packed = sent
+            assert home == part.partition.home
+            assert bool(packed) is (number == len(shared))
+            shared += [packed] if packed else []
+            found.append(open_in_python(body, shared[number]))
+        else:
+            found.append(sent.unpacked(part.partition.dictionary))
+    return found
+
+
+def test_what_partitions_share_is_sent_once(world: World) -> None:
+    reader = stream(world)
+    start = reader.initialOffset()
+    parts = cut(reader, start, reader.latestOffset(start, ALL))
+    assert len(parts) > 10
+    first, *others = [len(pickle.dumps(part)) for part in parts]
+    assert max(others) < 500
+    assert first > len(parts[0].shared.packed()) > 2 * max(others)

@@ -29,12 +29,21 @@ final class ArrowRun {
   private final Runnable unpinned;
   private final ByteBuffer bytes;
   private final Schema schema;
+  private final int begin;
   private int position;
 
-  private ArrowRun(RunMemory memory, Runnable unpinned) throws IOException {
+  private ArrowRun(RunMemory memory, long offset, long size, Runnable unpinned)
+      throws IOException {
+    if (offset < 0 || size <= 0 || offset + size > memory.bytes.capacity()) {
+      String whole = " of memory of " + memory.bytes.capacity();
+      throw new IOException("a run of " + size + " bytes at byte " + offset + whole);
+    }
     this.memory = memory;
     this.unpinned = unpinned;
+    begin = (int) offset;
+    position = begin;
     bytes = memory.bytes.duplicate().order(ByteOrder.LITTLE_ENDIAN);
+    bytes.limit(begin + (int) size);
     ByteBuffer message = nextMessage();
     if (message == null) {
       throw new IOException("a run does not begin with a schema");
@@ -46,24 +55,26 @@ final class ArrowRun {
   static ArrowRun map(NodeConnection.Run run, Runnable unpinned) throws IOException {
     RunMemory memory;
     try {
-      memory = RunMemory.map(Path.of(run.path()), run.sizeBytes());
+      memory = RunMemory.map(Path.of(run.path()));
     } catch (IOException | RuntimeException | Error error) {
       unpinned.run();
       throw error;
     }
-    return of(memory, unpinned);
+    return of(memory, run.offset(), run.sizeBytes(), unpinned);
   }
 
   /** Reads a run that the node does not hold, from a pipe. */
   static ArrowRun read(NodeConnection.Run run) throws IOException {
     try (var pipe = Files.newInputStream(Path.of(run.path()))) {
-      return of(RunMemory.copy(pipe.readAllBytes()), () -> {});
+      RunMemory memory = RunMemory.copy(pipe.readAllBytes());
+      return of(memory, 0, memory.bytes.capacity(), () -> {});
     }
   }
 
-  private static ArrowRun of(RunMemory memory, Runnable unpinned) throws IOException {
+  private static ArrowRun of(RunMemory memory, long offset, long size, Runnable unpinned)
+      throws IOException {
     try {
-      return new ArrowRun(memory, unpinned);
+      return new ArrowRun(memory, offset, size, unpinned);
     } catch (IOException | RuntimeException | Error error) {
       memory.release(true, unpinned);
       throw error;
@@ -80,7 +91,7 @@ final class ArrowRun {
   }
 
   int sizeBytes() {
-    return bytes.capacity();
+    return bytes.limit() - begin;
   }
 
   /** Returns some columns of the next batch, by their indexes in the schema; null at the end. */
@@ -117,15 +128,15 @@ final class ArrowRun {
 
   /** Returns the next message, without its body; null at the end. */
   private ByteBuffer nextMessage() throws IOException {
-    if (position + HEADER_BYTES > bytes.capacity() || bytes.getInt(position) != MARKER) {
+    if (position + HEADER_BYTES > bytes.limit() || bytes.getInt(position) != MARKER) {
       return null;
     }
     int size = bytes.getInt(position + 4);
     if (size == 0) {
       return null;
     }
-    if (size < 0 || position + HEADER_BYTES + size > bytes.capacity()) {
-      throw new IOException("a message of " + size + " bytes in a run of " + bytes.capacity());
+    if (size < 0 || position + HEADER_BYTES + size > bytes.limit()) {
+      throw new IOException("a message of " + size + " bytes in a run of " + sizeBytes());
     }
     ByteBuffer message = bytes.slice(position + HEADER_BYTES, size);
     position += HEADER_BYTES + size;

@@ -31,7 +31,7 @@ public final class DefaultSource implements TableProvider {
 
   static {
     Unpickler.registerConstructor(
-        "sparkcache.source.batch.jvm_partition", "open_in_python", arguments -> arguments);
+        "sparkcache.source.batch.jvm_partition", "planned_for_jvm", arguments -> arguments);
   }
 
   private final PythonDataSourceV2 planner = new PythonDataSourceV2();

@@ -33,7 +33,8 @@ final class NodeConnection {
 
   /**
    * Where a run is: memory of the node, or a pipe that the node closes soon. A run without a path
-   * need not be read: it has so many rows, and matches the query's filters or not.
+   * need not be read: it has so many rows, and matches the query's filters or not. A run in memory
+   * that it shares with others begins at an offset.
    */
   record Run(
       boolean isMapped,
@@ -42,7 +43,8 @@ final class NodeConnection {
       Object[] index,
       int rows,
       boolean matches,
-      int outcome) {
+      int outcome,
+      long offset) {
     private boolean is(int slice, int run) {
       return ((Long) index[0]) == slice && ((Long) index[1]) == run;
     }
@@ -107,12 +109,14 @@ final class NodeConnection {
           boolean isOpen = (Long) run[3] >= 0;
           String path = isOpen ? path(reply[1], run[3]) : null;
           boolean matches = (Boolean) run[5];
-          served.add(new Run(isOpen, (Long) run[2], path, run, (int) rows, matches, outcome));
+          long offset = (Long) run[6];
+          served.add(
+              new Run(isOpen, (Long) run[2], path, run, (int) rows, matches, outcome, offset));
           outcome = Counts.HIT;
         }
       } else if (reply[0].equals("StreamedAt") && reply.length == 4) {
         storedBytes += (Long) reply[3];
-        served.add(new Run(false, 0, path(reply[1], reply[2]), asked, 0, true, Counts.MISS));
+        served.add(new Run(false, 0, path(reply[1], reply[2]), asked, 0, true, Counts.MISS, 0));
       } else {
         String reason = reply.length > 1 ? ": " + reply[reply.length - 1] : "";
         throw new IOException("the node answers " + reply[0] + reason);

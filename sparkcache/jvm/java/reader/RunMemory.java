@@ -20,7 +20,8 @@ import org.apache.spark.sql.util.ArrowUtils;
 import org.apache.spark.storage.StorageUtils;
 
 /**
- * The memory of a run, mapped once for all tasks of this executor that read it at a time.
+ * The memory of a run, or of several that share it, mapped once for all tasks of this executor that
+ * read it at a time.
  *
  * <p>It is unmapped as soon as its last reader is done with its rows. But Spark closes readers, and
  * ends tasks, while others still use vectors of their batches. So if a reader may have given away a
@@ -44,8 +45,8 @@ final class RunMemory implements ReferenceManager {
     address = MemoryUtil.getByteBufferAddress(bytes);
   }
 
-  /** Maps a run of the node for a reader, or shares the mapping of another one. */
-  static RunMemory map(Path path, long size) throws IOException {
+  /** Maps memory of the node for a reader, or shares the mapping of another one. */
+  static RunMemory map(Path path) throws IOException {
     Object key = Files.readAttributes(path, "unix:dev,ino");
     synchronized (MAPPED) {
       WeakReference<RunMemory> known = MAPPED.get(key);
@@ -54,12 +55,10 @@ final class RunMemory implements ReferenceManager {
         memory.readers++;
         return memory;
       }
-      if (size <= 0 || size > Integer.MAX_VALUE) {
-        throw new IOException("a run of " + size + " bytes");
-      }
       try (FileChannel file = FileChannel.open(path)) {
-        if (file.size() < size) {
-          throw new IOException("a run of " + size + " bytes has " + file.size());
+        long size = file.size();
+        if (size <= 0 || size > Integer.MAX_VALUE) {
+          throw new IOException("runs of " + size + " bytes");
         }
         memory = new RunMemory(file.map(FileChannel.MapMode.READ_ONLY, 0, size));
       }

@@ -17,43 +17,51 @@ import org.apache.spark.sql.types.StructType;
 /** The partitions of a scan, as Python has planned them. */
 final class TopicPlan {
   final PartitionReaderFactory python;
-  final InputPartition[] partitions;
+  private final PackedPartition[] partitions;
   final StructType schema;
   private JsonNode scan = MissingNode.getInstance(); // as for_jvm describes it
   private boolean isForJvm;
   private boolean hasHomes;
   private long rows;
+  private byte[] dictionary;
+  private byte[][] bodies;
+  private PartitionBodies sent;
 
   TopicPlan(Batch batch, StructType schema) {
     this.schema = schema;
     InputPartition[] planned = batch.planInputPartitions();
     python = batch.createReaderFactory();
-    partitions = new InputPartition[planned.length];
+    partitions = new PackedPartition[planned.length];
+    bodies = new byte[planned.length][];
     for (int i = 0; i < planned.length; i++) {
-      PythonInputPartition partition = (PythonInputPartition) planned[i];
+      byte[] pickle = ((PythonInputPartition) planned[i]).pickedPartition();
       try {
-        Object[] fields = (Object[]) new Unpickler().loads(partition.pickedPartition());
+        Object[] fields = (Object[]) new Unpickler().loads(pickle);
         if (i == 0) {
-          scan = new ObjectMapper().readTree((byte[]) fields[2]);
+          scan = new ObjectMapper().readTree((byte[]) fields[4]);
+          dictionary = (byte[]) fields[5];
         }
-        byte[] plannedPartition = (byte[]) fields[0];
-        isForJvm |= plannedPartition.length > 0;
-        hasHomes |= !((String) fields[4]).isEmpty();
-        long rowsOfPartition = ((Number) fields[3]).longValue();
+        bodies[i] = (byte[]) fields[0];
+        isForJvm |= (Boolean) fields[1];
+        long rowsOfPartition = ((Number) fields[2]).longValue();
         rows = rows < 0 || rowsOfPartition < 0 ? -1 : rows + rowsOfPartition;
-        partitions[i] =
-            new TopicPartition(
-                partition,
-                plannedPartition,
-                (byte[]) fields[1],
-                scan.path("columns").asInt(),
-                rowsOfPartition,
-                (String) fields[4],
-                (byte[]) fields[5]);
+        String home = (String) fields[3];
+        hasHomes |= !home.isEmpty();
+        byte[] inline = PartitionBodies.inline(bodies[i]);
+        partitions[i] = new PackedPartition(i, inline, rowsOfPartition, home);
       } catch (IOException error) {
         throw new IllegalStateException("a partition that Python planned", error);
       }
     }
+  }
+
+  /** Returns what tasks need of the partitions; sent once, when an action begins. */
+  synchronized PartitionBodies bodies() {
+    if (sent == null) {
+      sent = PartitionBodies.sent(bodies, dictionary, scan.path("columns").asInt());
+      bodies = null;
+    }
+    return sent;
   }
 
   /** Whether the JVM reads any partition. */
@@ -90,7 +98,7 @@ final class TopicPlan {
   InputPartition[] partitions(int limit) {
     long found = 0;
     for (int i = 0; i < partitions.length; i++) {
-      long rowsOfPartition = ((TopicPartition) partitions[i]).rows();
+      long rowsOfPartition = partitions[i].rows();
       if (rowsOfPartition < 0) {
         return partitions;
       }

@@ -138,8 +138,14 @@ final class TopicScan implements Scan, Batch, SupportsReportStatistics {
 
   @Override
   public PartitionReaderFactory createReaderFactory() {
-    RowFactory rows = new RowFactory(reading().python, reading().schema, wanted, reads());
-    return new Factory(wanted.fieldNames(), filters.json(), new Packed<>(rows), reads());
+    Packed<RowFactory> python = new Packed<>(rowFactory());
+    PartitionBodies bodies = reading().bodies();
+    return new Factory(wanted.fieldNames(), filters.json(), python, bodies, reads());
+  }
+
+  private RowFactory rowFactory() {
+    TopicPlan plan = reading();
+    return new RowFactory(plan.python, plan.schema, wanted, plan.bodies(), reads());
   }
 
   /** Returns what tasks report their reads to; null if nobody wants to know. */
@@ -161,13 +167,16 @@ final class TopicScan implements Scan, Batch, SupportsReportStatistics {
 
     @Override
     public PartitionReaderFactory createReaderFactory() {
-      return new RowFactory(
-          scan.reading().python, scan.reading().schema, scan.wanted, scan.reads());
+      return scan.rowFactory();
     }
   }
 
   private record Factory(
-      String[] wanted, String filters, Packed<RowFactory> python, ExtentReads reads)
+      String[] wanted,
+      String filters,
+      Packed<RowFactory> python,
+      PartitionBodies bodies,
+      ExtentReads reads)
       implements PartitionReaderFactory, Serializable {
     @Override
     public PartitionReader<InternalRow> createReader(InputPartition partition) {
@@ -181,18 +190,22 @@ final class TopicScan implements Scan, Batch, SupportsReportStatistics {
 
     @Override
     public PartitionReader<ColumnarBatch> createColumnarReader(InputPartition partition) {
-      TopicPartition topic = ((TopicPartition) partition).reporting(reads);
+      TopicPartition topic = bodies.open((PackedPartition) partition).reporting(reads);
       return new TopicReader(
           topic, wanted, filters, rows -> python.unpacked().batches(topic, rows));
     }
   }
 
   private record RowFactory(
-      PartitionReaderFactory python, StructType schema, StructType wanted, ExtentReads reads)
+      PartitionReaderFactory python,
+      StructType schema,
+      StructType wanted,
+      PartitionBodies bodies,
+      ExtentReads reads)
       implements PartitionReaderFactory, Serializable {
     @Override
     public PartitionReader<InternalRow> createReader(InputPartition partition) {
-      TopicPartition topic = ((TopicPartition) partition).reporting(reads).announced();
+      TopicPartition topic = bodies.open((PackedPartition) partition).reporting(reads).announced();
       return PythonRows.projected(python.createReader(topic.python()), schema, wanted);
     }
 

@@ -1,7 +1,6 @@
 package sparkcache;
 
 import java.io.Serializable;
-import java.util.Arrays;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReader;
@@ -22,6 +21,7 @@ import org.apache.spark.sql.execution.datasources.v2.python.PythonStreamingSourc
 final class TopicStream implements MicroBatchStream, SupportsTriggerAvailableNow {
   private final MicroBatchStream python;
   private final SupportsTriggerAvailableNow limits;
+  private final SharedParts sent = new SharedParts();
 
   private TopicStream(MicroBatchStream python) {
     this.python = python;
@@ -39,12 +39,13 @@ final class TopicStream implements MicroBatchStream, SupportsTriggerAvailableNow
     String json = "[" + Executors.json(PlannedConsumers.ids()) + "," + end.json() + "]";
     InputPartition[] planned =
         python.planInputPartitions(start, new PythonStreamingSourceOffset(json));
-    return Arrays.stream(planned).map(StreamPartition::of).toArray(InputPartition[]::new);
+    return StreamPartition.of(planned, sent);
   }
 
+  /** Returns a factory for what is planned so far; Spark plans a batch before it asks for one. */
   @Override
   public PartitionReaderFactory createReaderFactory() {
-    return new Factory(python.createReaderFactory());
+    return new Factory(python.createReaderFactory(), sent.copy());
   }
 
   @Override
@@ -98,13 +99,13 @@ final class TopicStream implements MicroBatchStream, SupportsTriggerAvailableNow
     return python.toString();
   }
 
-  private record Factory(PartitionReaderFactory python)
+  private record Factory(PartitionReaderFactory python, SharedParts sent)
       implements PartitionReaderFactory, Serializable {
     @Override
     public PartitionReader<InternalRow> createReader(InputPartition partition) {
       StreamPartition planned = (StreamPartition) partition;
       planned.announce();
-      return python.createReader(planned.python());
+      return python.createReader(planned.python(sent));
     }
   }
 }
