@@ -12,8 +12,9 @@ Plans are those of five jobs over one topic of 8 ledgers, in a bucket that answe
 
 What travels is what Spark serializes: the partition of a task, and once for a stage its
 code and the broadcast variables of its scan. Topics have 2,000 ledgers: of 10 blocks of
-64 MiB each, so that there are 20,000 partitions, or of one. Their
-index objects are real, and no task runs.
+64 MiB each, so that there are 20,000 partitions, or of one, which is a partition. Their
+index objects are real, and no task runs. In Python alone, a partition of smaller
+ledgers takes some 50 bytes more for each.
 
     partition_bytes     the largest partition, of `bytes_of`
     bytes_of            by the size of ledgers, through the JVM and in Python alone, in

@@ -422,7 +422,8 @@ def test_actions_on_one_scan_read_its_index_once(
     spark: SparkSession, topic: Topic, node: Node
 ) -> None:
     orders = topic.load(spark)
-    frames = [orders, orders.filter("__entryId > 3"), orders.groupBy("__key").count()]
+    large, by_key = orders.filter("length(value) > 3"), orders.groupBy("__key").count()
+    frames = [orders, large, by_key]
     with sparkcache.plan(*frames, orders):
         compute(frames[0])
         for path in topic.directory.glob("*-index"):
