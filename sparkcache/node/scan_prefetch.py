@@ -76,7 +76,12 @@ class ScanPrefetch:
 
     @property
     def stored_bytes_here(self) -> float:
-        """Stored bytes that the scan reads on this node, by the partitions so far."""
+        """Stored bytes that the scan reads on this node, by the partitions so far.
+
+        0 if nobody knows where it ends.
+        """
+        if self.end == inf:
+            return 0.0
         share = len(self.begun) / (self.frontier + 1)
         return max(self.end - self.offset, 0.0) * share
 

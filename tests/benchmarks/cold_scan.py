@@ -2,8 +2,8 @@
 
 In turns, by two processes that take one partition after another:
 
-    cold    tasks, as Spark's: the node's two loaders fetch, decode and seal runs into
-            shared memory, a task maps each as soon as it is there
+    cold    tasks in Python, as Spark's: the node has them load what they are the last
+            to read
     raw     the same ranges through the same client, and nothing done with them
 
 Bytes and GETs of data objects are counted by the project's own S3 server, in a scan of

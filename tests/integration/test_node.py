@@ -143,11 +143,12 @@ def test_memory_never_exceeds_the_limit(executor: Executor, content: str) -> Non
     assert peak_bytes <= executor.metrics().peak_bytes <= executor.config.max_bytes
 
 
-def test_without_room_runs_come_through_pipes(executor: Executor, content: str) -> None:
+def test_without_room_a_task_loads_for_itself(executor: Executor, content: str) -> None:
     nothing = replace(executor.config, max_bytes=0)
     assert digest(executor.read(config=nothing)) == content
     metrics = executor.metrics()
-    assert metrics.streamed == metrics.requests == RUNS
+    assert metrics.direct == metrics.requests == RUNS
+    assert metrics.received_bytes == stored_bytes(executor)
     assert metrics.peak_bytes == 0
 
 
