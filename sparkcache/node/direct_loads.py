@@ -6,6 +6,8 @@ answers the request for it with what to load, up to the next run that is held, t
 being loaded, or that another session wants. The task reports what it has read, a few
 runs at a time, so that cursors, expected reads and counts stay true.
 
+Small runs are not loaded so: a loader fetches and decodes many of them together.
+
 That answer cannot be taken back: a reader that comes to these runs in the meantime has
 them loaded for itself.
 """
@@ -63,8 +65,8 @@ class DirectLoads:
         """
         assert session.scan is not None
         assert session.partition_read is not None, "it reads the run"
-        if not session.can_load:
-            return False
+        if not session.can_load or session.slices[run_index[0]].is_small:
+            return False  # loaders fetch and decode many small runs together
         if session.place is Place.AWAY:
             return True
         scan = self._readers.scan_of(session)

@@ -160,3 +160,11 @@ def test_a_loader_that_writes_another_bundle_is_closed(runs: int) -> None:
     world.service.handle(LoaderMessage(loader, message, fd))
     assert loader.is_closed
     assert fd not in world.open_fds
+
+
+def test_small_runs_that_will_not_be_kept_are_loaded_together_nevertheless() -> None:
+    world = small_world()
+    parts = [small_slice(number) for number in range(SMALL)]
+    reader = world.reader(*parts, plans=(plan("p", None),), can_load=True)
+    assert world.read(reader) == [Served(SIZE)] * SMALL
+    assert ledgers(world) == [list(range(SMALL))]
