@@ -23,15 +23,15 @@ class TopicPace:
 
     Args:
         scans: The scans of the topic that have begun; the owner changes them.
-        elsewhere: Returns the usual speed of all topics, in bytes per tick.
+        usual_speed: Returns the usual speed of a scan, in bytes per tick.
 
     """
 
     def __init__(
-        self, scans: Mapping[ScanId, Cursor], elsewhere: Callable[[], float]
+        self, scans: Mapping[ScanId, Cursor], usual_speed: Callable[[], float]
     ) -> None:
         self._scans = scans
-        self._elsewhere = elsewhere
+        self._usual_speed = usual_speed
         self._usual = 0.0
         self._least = 0.0
         self._until_tick = -inf
@@ -61,12 +61,7 @@ class TopicPace:
         if tick < self._until_tick:
             return
         self._until_tick = tick + max(len(self._scans) // _SCANS_A_TICK, 1)
-        moving = [
-            (speed, cursor.is_over)
-            for cursor in self._scans.values()
-            if (speed := cursor.speed(tick)) is not None
-        ]
-        ahead = [speed for speed, is_over in moving if not is_over]
-        usual = sum(ahead) / len(ahead) if ahead else self._elsewhere()
+        usual = self._usual_speed()
+        speeds = (cursor.speed(tick) for cursor in self._scans.values())
         self._usual = 1.0 / usual
-        self._least = 1.0 / max(usual, *(speed for speed, _ in moving), 0.0)
+        self._least = 1.0 / max(usual, *filter(None, speeds), 0.0)
