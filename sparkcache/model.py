@@ -131,6 +131,19 @@ class RunKey:
     ledger: Ledger
     run: Run
 
+    def __eq__(self, other: object) -> bool:
+        # Of two equal keys the ledgers are mostly one: comparing them takes long.
+        return isinstance(other, RunKey) and (
+            self.run.first == other.run.first
+            and self.run.last == other.run.last
+            and (self.ledger is other.ledger or self.ledger == other.ledger)
+        )
+
+    def __hash__(self) -> int:
+        # Of enough that keys rarely collide, and of little more: every look-up hashes.
+        ledger, run = self.ledger, self.run
+        return hash((ledger.object.uri, ledger.id, run.first, run.last))
+
     def __str__(self) -> str:
         return f"{self.ledger.topic} {self.ledger.id}:{self.run.first}-{self.run.last}"
 

@@ -12,14 +12,15 @@ expected. So a heap keeps claims: that a run is the last of its piece, and is re
 some tick. A decision examines again
 
     the pieces in which a run was added, removed, looked up, mapped or unmapped
-    some pieces of each topic whose readers came, went or moved, in turns: all of them,
-    unless there are many
+    `_PIECES` of each topic whose readers came or went, in turns: unless there are many,
+    all of them
     one piece of the topic that was examined least recently: readers that stand still
     fall back without any signal
     the piece of the run that it is about to evict, in case that run is read sooner now
 
-So a decision costs O(log n) for n runs, and as much as that for any number of pieces.
-With more pieces than `_PIECES` an estimate that became later may be some decisions old.
+So a decision costs O(log n) for n runs, and the same for any number of pieces. Where
+there are more than `_PIECES`, it may miss that an estimate has become later until it is
+the piece's turn.
 
 Source: Belady's MIN (1966), which evicts the run that is needed last and knows it from
 the trace. Different here: it is estimated from plans and cursors.
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 V = TypeVar("V")
 
 _STALE = 4  # heap entries per claim at which the heap is rebuilt
-_PIECES = 8  # of a topic that are examined in turn in one decision
+_PIECES = 8  # of a topic that are examined in turn after a change
 
 
 class ReadForecast(Protocol):
@@ -58,9 +59,6 @@ class ReadForecast(Protocol):
     def next_breakpoint(self, topic: str, offset: float) -> float:
         """Return the first offset after this one where another reader may be next."""
 
-    def pieces(self, topic: str) -> int:
-        """Return how many pieces the breakpoints make of a topic, at most."""
-
     def ticks_until_read(self, topic: str, offset: float) -> float:
         """Estimate the ticks until an offset is read next; infinite if it is not."""
 
@@ -72,7 +70,7 @@ class _TopicRuns(Generic[V]):
         changed: Offsets in pieces that changed. Ordered, so that equal calls decide
             equally.
         turn: The piece with the first run from this offset on is the next in turn.
-        owed: How many pieces are to be examined in turn by the next decisions.
+        owed: How many pieces the next decision examines in turn.
 
     """
 
@@ -142,7 +140,8 @@ class NextRead(Generic[V]):
         topic = self._topics[name]
         order_key = self._order_keys.pop(run)
         del topic.runs[order_key]
-        self._claims.pop(run, None)
+        if self._claims.pop(run, None) is not None:
+            self._compact()
         if topic.runs:
             self._change(topic, order_key[0])
         else:
@@ -160,7 +159,7 @@ class NextRead(Generic[V]):
         """Note that readers of a topic came, went or moved."""
         found = self._topics.get(topic)
         if found is not None:
-            found.owed = self._forecast.pieces(topic)
+            found.owed = _PIECES
             self._changed[topic] = None
 
     def shrink(self, size_bytes: int, runs: int) -> list[CachedRun[V]]:
@@ -237,16 +236,16 @@ class NextRead(Generic[V]):
 
     def _examine_changed(self) -> None:
         """Examine the pieces that changed, and some of those that may have."""
-        for name in list(self._changed):
+        for name in self._changed:
             topic = self._topics[name]
             end = -inf
             for offset in sorted(topic.changed):
                 if offset >= end:
                     end = self._examine(topic, offset)
             topic.changed.clear()
-            self._examine_in_turn(topic, min(topic.owed, _PIECES))
-            if not topic.owed:
-                del self._changed[name]
+            self._examine_in_turn(topic, topic.owed)
+            topic.owed = 0
+        self._changed.clear()
 
     def _examine_in_turn(self, topic: _TopicRuns[V], pieces: int) -> None:
         """Examine the next pieces of a topic, after its last the first."""
@@ -257,10 +256,8 @@ class NextRead(Generic[V]):
                 offset, has_wrapped = topic.first_from(-inf), True
                 assert offset is not None, "it has runs"
             if has_wrapped and offset >= begin:
-                topic.owed = 0
-                break
+                break  # these were all
             topic.turn = self._examine(topic, offset)
-            topic.owed = max(topic.owed - 1, 0)
         self._examined.move_to_end(topic.name)
 
     def _examine(self, topic: _TopicRuns[V], offset: float) -> float:
@@ -272,10 +269,13 @@ class NextRead(Generic[V]):
             self._serial += 1
             self._claims[run] = self._serial
             heappush(self._heap, (-self._next_read_tick(run), self._serial, run))
-            if len(self._heap) > _STALE * max(len(self._claims), _STALE):
-                self._heap = [entry for entry in self._heap if self._is_valid(entry)]
-                heapify(self._heap)
+            self._compact()
         return end
+
+    def _compact(self) -> None:
+        if len(self._heap) > _STALE * max(len(self._claims), _STALE):
+            self._heap = [entry for entry in self._heap if self._is_valid(entry)]
+            heapify(self._heap)
 
     def _next_read_tick(self, run: CachedRun[V]) -> float:
         offset, _ = self._order_keys[run]
@@ -295,6 +295,7 @@ class NextRead(Generic[V]):
             else:  # claimed by an earlier decision
                 heappop(self._heap)
                 del self._claims[run]
+                self._compact()
                 topic = self._topics[run.key.ledger.topic]
                 self._examine(topic, self._order_keys[run][0])
         return None

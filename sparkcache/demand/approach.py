@@ -69,7 +69,7 @@ class Approach:
     def ticks_until(self, offset: float, tick: int, other: float = inf) -> float:
         """Estimate the ticks until an offset of the stretch is reached.
 
-        `other` is when another reader reaches it: the first of them counts.
+        `other` is when one that has begun reaches it: the first of them counts.
         """
         pace = self.reader.pace(tick)
         if pace == inf:
@@ -130,13 +130,20 @@ class Approaches:
         No pace is less than `least_pace`.
         """
         ticks = inf
+        waiting = []
         for index in range(bisect_right(self._order, (offset, inf)) - 1, -1, -1):
             begin, _, approach = self._order[index]
             if (offset - begin) * least_pace >= ticks:
                 break
-            if offset < approach.end:
+            if offset >= approach.end:
+                continue
+            if approach.arrivals is not None:
+                waiting.append(approach)
+            else:
                 ticks = approach.ticks_until(offset, tick, ticks)
-        return ticks
+        if not waiting:
+            return ticks
+        return min(approach.ticks_until(offset, tick, ticks) for approach in waiting)
 
     def all(self) -> list[Approach]:
         """List all approaches. For tests: O(n)."""

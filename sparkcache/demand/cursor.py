@@ -30,7 +30,10 @@ if TYPE_CHECKING:
     from sparkcache.demand.topic_pace import TopicPace
     from sparkcache.model import ReadToken
 
-_SPEED_TICKS = 8  # a speed is estimated again after so long: it is then 2 % less
+# A speed is estimated again before it has changed by 2 %: after so many ticks, or after
+# that share of the scan's ticks so far.
+_SPEED_TICKS = 8
+_SPEED_SHARE = 0.02
 
 ScanId: TypeAlias = "tuple[int, str, int]"  # stage, plan of partitions, copy
 
@@ -94,6 +97,7 @@ class Cursor:
         self._planned_end = reader.end
         self._speed = Speed(tick)
         self._recent: float | None = None  # its speed, as estimated last
+        self._begun_tick = tick
         self._until_tick = -inf  # when it is to be estimated again
         self._has_moved = False
         self._topic_approaches = approaches
@@ -208,7 +212,8 @@ class Cursor:
 
     def _estimate(self, tick: int) -> None:
         self._recent = self._speed.at(tick)
-        self._until_tick = tick + _SPEED_TICKS
+        still = min(_SPEED_TICKS, _SPEED_SHARE * (tick - self._begun_tick))
+        self._until_tick = tick + max(still, 1)
 
     def _approach(self) -> None:
         """Approach what the scan has still to read."""

@@ -47,6 +47,8 @@ class ExpectedReads:
 
     def __init__(self) -> None:
         self._active: dict[str, _Progress] = {}
+        self._consumers = Consumers()  # of all active plans
+        self._reads: dict[RunKey, int] = {}  # of all active plans
         self._ended: FIFOCache[str, None] = FIFOCache(_ENDED_REMEMBERED)
 
     def __repr__(self) -> str:
@@ -56,7 +58,7 @@ class ExpectedReads:
         """Begin a plan; return False if it is known or over already."""
         if plan.id in self._active or plan.matches(self._ended):
             return False
-        self._active[plan.id] = _Progress(plan, Consumers(plan.consumers))
+        self._start(_Progress(plan, Consumers(plan.consumers)))
         return True
 
     def move(self, plan: Plan) -> Plan | None:
@@ -72,7 +74,8 @@ class ExpectedReads:
                 if consumers.reads(key)
             }
         )
-        self._active[plan.id] = _Progress(plan, consumers, reads)
+        self._stop(progress)
+        self._start(_Progress(plan, consumers, reads))
         return progress.plan
 
     def end(self, ids: Iterable[str]) -> list[Plan]:
@@ -84,16 +87,13 @@ class ExpectedReads:
             if progress.plan.matches(ended_ids)
         ]
         for plan in ended:
-            del self._active[plan.id]
+            self._stop(self._active[plan.id])
         self._ended.update(ended_ids)
         return ended
 
     def expected(self, key: RunKey) -> int:
         """Return how many planned reads of a run are still to come."""
-        return sum(
-            max(progress.consumers.reads(key) - progress.reads[key], 0)
-            for progress in self._active.values()
-        )
+        return self._consumers.reads(key) - self._reads.get(key, 0)
 
     def mark_read(
         self,
@@ -119,7 +119,7 @@ class ExpectedReads:
             if progress.plan.is_stream and _continues_after(key, end):
                 continue
             if progress.reads[key] < progress.consumers.reads(key):
-                progress.reads[key] += 1
+                self._count(progress, key, 1)
                 counted = True
         return counted
 
@@ -129,7 +129,7 @@ class ExpectedReads:
             progress = self._active.get(plan_id)
             if progress is not None and not progress.plan.is_stream:
                 most = min(reads, progress.consumers.reads(key))
-                progress.reads[key] = max(progress.reads[key], most)
+                self._count(progress, key, max(most - progress.reads[key], 0))
 
     def streams(self, query: str) -> list[Plan]:
         """Return the plans of the streams that a query, named by its run, reads."""
@@ -166,6 +166,39 @@ class ExpectedReads:
         for progress in self._active.values():
             for key, reads in progress.reads.items():
                 assert 0 <= reads <= progress.consumers.reads(key)
+        total: Counter[RunKey] = Counter()
+        for progress in self._active.values():
+            total.update(progress.reads)
+        assert self._reads == +total
+        for key in total:
+            readers = (active.consumers.reads(key) for active in self._active.values())
+            assert self._consumers.reads(key) == sum(readers)
+
+    def _start(self, progress: _Progress) -> None:
+        self._active[progress.plan.id] = progress
+        for consumer in progress.plan.consumers:
+            self._consumers.add(consumer)
+        for key, reads in progress.reads.items():
+            self._add(key, reads)
+
+    def _stop(self, progress: _Progress) -> None:
+        del self._active[progress.plan.id]
+        for consumer in progress.plan.consumers:
+            self._consumers.remove(consumer)
+        for key, reads in progress.reads.items():
+            self._add(key, -reads)
+
+    def _count(self, progress: _Progress, key: RunKey, reads: int) -> None:
+        progress.reads[key] += reads
+        self._add(key, reads)
+
+    def _add(self, key: RunKey, reads: int) -> None:
+        """Add to the reads of all plans; runs that have none are not listed."""
+        total = self._reads.get(key, 0) + reads
+        if total:
+            self._reads[key] = total
+        else:
+            self._reads.pop(key, None)
 
 
 def _continues_after(key: RunKey, end: Position | None) -> bool:

@@ -351,11 +351,6 @@ class Forecast:
         topic = self._topics.get(name)
         return inf if topic is None else topic.approaches.next_breakpoint(offset)
 
-    def pieces(self, name: str) -> int:
-        """Return how many pieces the breakpoints make of a topic, at most."""
-        topic = self._topics.get(name)
-        return 1 if topic is None else len(topic.approaches) + 1
-
     def ticks_until_read(self, name: str, offset: float) -> float:
         """Estimate the ticks until an offset is read next; infinite if it is not."""
         topic = self._topics.get(name)

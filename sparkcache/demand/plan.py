@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from bisect import bisect_left, bisect_right, insort
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from sparkcache.model import Position, is_named
@@ -127,17 +128,64 @@ class Plan:
 
 
 class Consumers:
-    """Consumers grouped by topic, so that few of them are checked for each run."""
+    """Consumers by topic, in the order of their ends: to count costs a look at few.
 
-    def __init__(self, consumers: Iterable[Consumer]) -> None:
-        self._by_topic: dict[str, list[Consumer]] = {}
+    A consumer reads a run unless it begins after the run or ends before it. So those
+    that have begun are counted, less those that have ended.
+    """
+
+    def __init__(self, consumers: Iterable[Consumer] = ()) -> None:
+        self._by_topic: dict[str, _Ends] = {}
         for consumer in consumers:
-            self._by_topic.setdefault(consumer.topic, []).append(consumer)
+            self.add(consumer)
 
     def __repr__(self) -> str:
         return f"Consumers(of {len(self._by_topic)} topics)"
 
+    def add(self, consumer: Consumer) -> None:
+        """Add a consumer; equal ones may be among these."""
+        if consumer.topic not in self._by_topic:
+            self._by_topic[consumer.topic] = _Ends()
+        ends = self._by_topic[consumer.topic]
+        ends.consumers += 1
+        if consumer.start is not None:
+            insort(ends.starts, _pair(consumer.start))
+        if consumer.end is not None:
+            insort(ends.stops, _pair(consumer.end))
+
+    def remove(self, consumer: Consumer) -> None:
+        """Remove one of the equals of a consumer."""
+        ends = self._by_topic[consumer.topic]
+        ends.consumers -= 1
+        if consumer.start is not None:
+            del ends.starts[bisect_left(ends.starts, _pair(consumer.start))]
+        if consumer.end is not None:
+            del ends.stops[bisect_left(ends.stops, _pair(consumer.end))]
+        if not ends.consumers:
+            del self._by_topic[consumer.topic]
+
     def reads(self, key: RunKey) -> int:
         """Return how many of the consumers read a run."""
-        consumers = self._by_topic.get(key.ledger.topic, ())
-        return sum(consumer.reads(key) for consumer in consumers)
+        ledger, run = key.ledger, key.run
+        ends = self._by_topic.get(ledger.topic)
+        if ends is None:
+            return 0
+        later = over = 0
+        if ends.starts:
+            later = len(ends.starts) - bisect_right(ends.starts, (ledger.id, run.last))
+        if ends.stops:
+            over = bisect_right(ends.stops, (ledger.id, run.first))
+        return ends.consumers - later - over
+
+
+@dataclass(slots=True)
+class _Ends:
+    """Where the consumers of one topic begin and end, ascending."""
+
+    consumers: int = 0
+    starts: list[tuple[int, int]] = field(default_factory=list)
+    stops: list[tuple[int, int]] = field(default_factory=list)
+
+
+def _pair(position: Position) -> tuple[int, int]:
+    return position.ledger, position.entry

@@ -56,9 +56,8 @@ RUNS = 200_000
 TOPICS = (10, 1_000, 100_000)
 RUNS_PER_LEDGER = 500
 RUN_BYTES = 1 << 20
-CONSUMERS = ((4, 1), (64, 1), (1_000, 100))  # and topics
+CONSUMERS = ((4, 1, 4_000), (64, 1, 4_000), (1_000, 100, 400))  # of topics, of runs
 DECISIONS = 3_000
-TOPIC_RUNS = 4_000
 PARTITION_RUNS = 32
 ENDLESS = Ttl(create_s=1e9, after_read_s=None, expected_s=1e9)
 DUAL_TTL = Ttl(create_s=180.0, after_read_s=10.0, expected_s=600.0)
@@ -93,10 +92,10 @@ def by_topics() -> dict[str, Any]:
 
 def by_consumers() -> dict[str, Any]:
     """Time decisions of next-read for each number of consumers."""
-    times: dict[str, list[float]] = {str(number): [] for number, _ in CONSUMERS}
+    times: dict[str, list[float]] = {str(number): [] for number, *_ in CONSUMERS}
     for number in range(ROUNDS + 1):
-        for consumers, topics in CONSUMERS:
-            value_s = Fleet(consumers, topics).decide(DECISIONS)
+        for consumers, topics, runs in CONSUMERS:
+            value_s = Fleet(consumers, topics, runs).decide(DECISIONS)
             if number:
                 times[str(consumers)].append(value_s / DECISIONS * 1e9)
     costs = {number: round(median(values)) for number, values in times.items()}
@@ -106,17 +105,24 @@ def by_consumers() -> dict[str, Any]:
 
 
 class Fleet:
-    """Planned consumers that read side by side through a cache that is too small."""
+    """Planned consumers that read side by side through a cache that is too small.
 
-    def __init__(self, consumers: int, topics: int) -> None:
+    Args:
+        consumers: How many read at a time.
+        topics: How many topics they read.
+        runs: The runs of each topic, a quarter of which fit.
+
+    """
+
+    def __init__(self, consumers: int, topics: int, runs: int) -> None:
         self._rng = random.Random(consumers)
         self._runs = [
-            [RunKey(ledger_of(topic, 0), Run(n, n)) for n in range(TOPIC_RUNS)]
+            [RunKey(ledger_of(topic, 0), Run(n, n)) for n in range(runs)]
             for topic in range(topics)
         ]
-        self._at = [self._rng.randrange(TOPIC_RUNS) for _ in range(consumers)]
+        self._at = [self._rng.randrange(runs) for _ in range(consumers)]
         self._reads: dict[int, PartitionRead] = {}
-        held = TOPIC_RUNS // 4
+        held = topics * runs // 4
         self._cache: PlannedCache[int] = PlannedCache(
             Settings(held * RUN_BYTES, held, ENDLESS, Policy.NEXT_READ)
         )
@@ -149,15 +155,15 @@ class Fleet:
         index = self._rng.randrange(len(self._at))
         at, cache = self._at[index], self._cache
         key = self._runs[index % len(self._runs)][at]
-        start_s = time.perf_counter()
+        start_s = time.process_time()
         held = cache.take(self._reads[index], key, 0.0)
         if held is None:
             slot, _ = cache.reserve(key, RUN_BYTES, 0.0)
             if slot is not None:
                 cache.insert(key, 0, slot=slot, now_s=0.0)
-        took_s = time.perf_counter() - start_s
+        took_s = time.process_time() - start_s
         cache.finish(self._reads[index], at % PARTITION_RUNS, key, 0.0)
-        self._at[index] = (at + 1) % TOPIC_RUNS
+        self._at[index] = (at + 1) % len(self._runs[0])
         if not self._at[index]:
             self._stages[index] += len(self._at)
         if not self._at[index] % PARTITION_RUNS:
@@ -169,14 +175,14 @@ class Fleet:
         """Let a consumer begin the partition that it is in."""
         part = self._at[index] // PARTITION_RUNS
         first = part * PARTITION_RUNS
-        stop = min(first + PARTITION_RUNS, TOPIC_RUNS)
+        stop = min(first + PARTITION_RUNS, len(self._runs[0]))
         topic = self._runs[index % len(self._runs)][0].ledger.topic
         self._reads[index] = self._cache.open(
             ReaderIdentity(
                 ReadToken(self._stages[index], part, part),
                 f"scan {index}",
                 Consumer(topic),
-                float(TOPIC_RUNS * RUN_BYTES),
+                float(len(self._runs[0]) * RUN_BYTES),
             ),
             ("plan",),
             [

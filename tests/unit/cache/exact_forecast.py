@@ -39,9 +39,6 @@ class ExactForecast:
             (place for place in places if offset < place < self.runs), default=inf
         )
 
-    def pieces(self, topic: str) -> int:
-        return len(self.readers[topic]) + 1
-
     def ticks_until_read(self, topic: str, offset: float) -> float:
         waits = [
             offset - self.at(topic, index) for index in range(len(self.readers[topic]))

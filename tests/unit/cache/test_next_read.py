@@ -30,9 +30,6 @@ class GivenForecast:
     def next_breakpoint(self, topic: str, offset: float) -> float:
         return min((at for at in self._borders(topic) if at > offset), default=inf)
 
-    def pieces(self, topic: str) -> int:
-        return len(self._borders(topic)) + 1
-
     def _borders(self, topic: str) -> list[float]:
         places = [key.run.first for key in self.ticks if key.ledger.topic == topic]
         return self.borders.get(topic, [float(first) for first in sorted(places)])

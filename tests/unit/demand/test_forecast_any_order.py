@@ -5,10 +5,12 @@ from __future__ import annotations
 from math import inf
 
 import hypothesis.strategies as st
+import pytest
 from hypothesis import settings as hypothesis_settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from sparkcache.demand import Consumer, Consumers, Forecast, PartitionRead, Plan
+from sparkcache.demand.arrivals import soonest as first_of
 from sparkcache.model import Position, ReadToken, RunKey
 from tests.effort import tries
 from tests.unit.demand.forecast_cases import (
@@ -130,13 +132,26 @@ class ForecastMachine(RuleBasedStateMachine):
             )
 
     @invariant()
+    def the_soonest_of_all_readers_is_found(self) -> None:
+        for offset in range(0, RUNS * 10, 35):
+            found = self.forecast.ticks_until_read(TOPIC, offset)
+            assert found == pytest.approx(soonest(self.forecast, offset))
+
+    @invariant()
+    def speeds_are_up_to_date(self) -> None:
+        topic = self.forecast._topics.get(TOPIC)
+        for cursor in () if topic is None else topic.scans.values():
+            now = cursor._speed.at(self.forecast.tick) or 0.0
+            found = cursor.speed(self.forecast.tick) or 0.0
+            assert found == pytest.approx(now, rel=0.02)
+
+    @invariant()
     def between_two_breakpoints_what_is_farther_is_read_later(self) -> None:
         breakpoints: list[float] = []
         while (
             at := self.forecast.next_breakpoint(TOPIC, [-1.0, *breakpoints][-1])
         ) < inf:
             breakpoints.append(at)
-        assert len(breakpoints) < self.forecast.pieces(TOPIC)
         for begin, end in zip(
             [0.0, *breakpoints], [*breakpoints, RUNS * 10.0], strict=True
         ):
@@ -153,6 +168,37 @@ class ForecastMachine(RuleBasedStateMachine):
         self.forecast.end([*"abc"])
         self.forecast.check()
         assert is_like_new(self.forecast)
+
+
+def soonest(forecast: Forecast, offset: float) -> float:
+    """When an offset is read next: the rule, asked of every reader."""
+    topic, tick, waits = forecast._topics.get(TOPIC), forecast.tick, [inf]
+    if topic is None:
+        return inf
+    for cursor in topic.scans.values():
+        pace, parts = cursor.pace(tick), cursor._open
+        before = sum(max(part.end - part.offset, 0) for part in parts)
+        waits += [
+            (offset - part.offset) * pace * len(parts)
+            for part in parts
+            if part.offset <= offset < part.end
+        ]
+        waits += [
+            tick - part.closed_tick + (offset - part.offset) * pace
+            for part in cursor._unfinished.values()
+            if part.offset <= offset < part.end
+        ]
+        if cursor._frontier <= offset < cursor._end:
+            waits.append((before + offset - cursor._frontier) * pace)
+    begun = min(waits)
+    for waiting in topic.waiting.values():
+        for consumer, count in waiting.consumers.items():
+            begin, end = topic._range_of(consumer)
+            if begin <= offset < end:
+                way = (offset - begin) * topic.pace.pace(tick)
+                delay = waiting.arrivals.delay(tick, count)
+                waits.append(first_of(begun, way, delay))
+    return min(waits)
 
 
 TestForecastInAnyOrder = ForecastMachine.TestCase
