@@ -98,6 +98,15 @@ class Expiry(Generic[V]):
             run.deadlines.remove(run)
             self._ages.remove(run)
 
+    def end_s(self, run: CachedRun[V]) -> float:
+        """Return when the run's time to live or its age ends, whichever is first."""
+        age_ends_s = run.inserted_s + self._ages.max_life_s
+        queue = run.deadlines
+        if queue is None:
+            return age_ends_s
+        ttl_ends_s = run.since_s + queue.ttl_s
+        return age_ends_s if age_ends_s < ttl_ends_s else ttl_ends_s
+
     def is_past_ttl(self, run: CachedRun[V], now_s: float) -> bool:
         """Return whether the run's time to live is over."""
         queue = run.deadlines

@@ -231,8 +231,9 @@ class NextRead(Generic[V]):
 
     def _change(self, topic: _TopicRuns[V], offset: float) -> None:
         """Have the next decision examine the piece at an offset."""
-        topic.changed[offset] = None
-        self._changed[topic.name] = None
+        if offset not in topic.changed:
+            topic.changed[offset] = None
+            self._changed[topic.name] = None
 
     def _examine_changed(self) -> None:
         """Examine the pieces that changed, and some of those that may have."""

@@ -147,14 +147,16 @@ class PlannedCache(Generic[V]):
         if not self._forecast.mark_read(partition_read, ordinal, key):
             return []
         remaining = self._forecast.expected(key)  # perhaps of several plans
-        if self.runs.mark_read(key, now_s) is None:
+        known = self.runs.mark_read(key, now_s)
+        if known is None:
             return []
         if (
             remaining
             or not self.runs.settings.drop_after_last_read
             or self._forecast.is_streamed(key.ledger.topic)
         ):
-            self.runs.set_expected(key, remaining, now_s)
+            if known != remaining:
+                self.runs.set_expected(key, remaining, now_s)
             return []
         removed = self.runs.remove(key)
         assert removed is not None, "it was marked just now"

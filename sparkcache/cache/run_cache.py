@@ -365,6 +365,8 @@ class RunCache(Engine[V]):
         assert self.accounting.held.runs <= self._ceiling_runs
 
     def _is_overdue(self, run: CachedRun[V], now_s: float) -> bool:
+        if now_s < self._expiry.end_s(run):
+            return False
         if self._expiry.is_past_max_age(run, now_s):
             return True
         return self._expiry.is_past_ttl(run, now_s) and not self._evictions.spares(run)

@@ -25,7 +25,14 @@ if TYPE_CHECKING:
 
 
 class Pace(Protocol):
-    """How long something takes to read a byte."""
+    """How long something takes to read a byte.
+
+    Attributes:
+        least_pace: Its pace is not less, whatever it is now.
+
+    """
+
+    least_pace: float
 
     def pace(self, tick: int) -> float:
         """Return the ticks that a byte takes; infinite for what stands still."""
@@ -135,7 +142,8 @@ class Approaches:
             begin, _, approach = self._order[index]
             if (offset - begin) * least_pace >= ticks:
                 break
-            if offset >= approach.end:
+            least = (offset - approach.origin) * approach.reader.least_pace
+            if offset >= approach.end or least * approach.share >= ticks:
                 continue
             if approach.arrivals is not None:
                 waiting.append(approach)

@@ -76,6 +76,7 @@ class Cursor:
         plan_ids: The plans in which it was counted.
         shift: Bytes to add to the offsets that the scan reports: see `TopicLayout`.
         approaches: Its own.
+        least_pace: Its pace when it was estimated last: since then it only slowed down.
 
     """
 
@@ -93,6 +94,7 @@ class Cursor:
         self.end = reader.consumer.end
         self.plan_ids = plan_ids
         self.shift = 0.0
+        self.least_pace = 0.0
         self._frontier = -inf
         self._planned_end = reader.end
         self._speed = Speed(tick)
@@ -212,6 +214,7 @@ class Cursor:
 
     def _estimate(self, tick: int) -> None:
         self._recent = self._speed.at(tick)
+        self.least_pace = 0.0 if self._recent is None else 1.0 / self._recent
         still = min(_SPEED_TICKS, _SPEED_SHARE * (tick - self._begun_tick))
         self._until_tick = tick + max(still, 1)
 

@@ -118,8 +118,10 @@ class ExpectedReads:
             progress.done[token] = ordinal
             if progress.plan.is_stream and _continues_after(key, end):
                 continue
-            if progress.reads[key] < progress.consumers.reads(key):
-                self._count(progress, key, 1)
+            reads = progress.reads.get(key, 0)
+            if reads < progress.consumers.reads(key):
+                progress.reads[key] = reads + 1
+                self._add(key, 1)
                 counted = True
         return counted
 
@@ -128,8 +130,11 @@ class ExpectedReads:
         for plan_id in plan_ids:
             progress = self._active.get(plan_id)
             if progress is not None and not progress.plan.is_stream:
-                most = min(reads, progress.consumers.reads(key))
-                self._count(progress, key, max(most - progress.reads[key], 0))
+                known = progress.reads.get(key, 0)
+                more = min(reads, progress.consumers.reads(key)) - known
+                if more > 0:
+                    progress.reads[key] = known + more
+                    self._add(key, more)
 
     def streams(self, query: str) -> list[Plan]:
         """Return the plans of the streams that a query, named by its run, reads."""
@@ -187,10 +192,6 @@ class ExpectedReads:
             self._consumers.remove(consumer)
         for key, reads in progress.reads.items():
             self._add(key, -reads)
-
-    def _count(self, progress: _Progress, key: RunKey, reads: int) -> None:
-        progress.reads[key] += reads
-        self._add(key, reads)
 
     def _add(self, key: RunKey, reads: int) -> None:
         """Add to the reads of all plans; runs that have none are not listed."""

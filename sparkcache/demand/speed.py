@@ -33,6 +33,8 @@ class Speed:
 
     def at(self, tick: int) -> float | None:
         """Return the speed at a tick; None if the scan has not moved recently."""
+        if tick == self._tick:
+            return self._bytes / max(self._ticks, 1.0) or None
         weight = self._weight(tick)
         return self._bytes * weight / max(self._window(weight), 1.0) or None
 

@@ -27,6 +27,9 @@ class TopicPace:
         scans: The scans of the topic that have begun; the owner changes them.
         usual_speed: Returns the usual speed of a scan, in bytes per tick.
 
+    Attributes:
+        least_pace: Nothing is known of it without estimating.
+
     """
 
     def __init__(
@@ -34,6 +37,7 @@ class TopicPace:
     ) -> None:
         self._scans = scans
         self._usual_speed = usual_speed
+        self.least_pace = 0.0
         self._least = 0.0
         self._asks_left = 0
         self._asked_tick = -1

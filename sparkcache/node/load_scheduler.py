@@ -192,15 +192,8 @@ class LoadScheduler:
 
     def dispatch(self) -> None:
         """Give jobs to idle loaders, and answer loaders that can be answered."""
-        for peer in reversed(list(self._idle)):
-            job = self._next_job(peer)
-            if job is not None:
-                del self._idle[peer]
-                self._start(peer, job)
-        self._start_loaders()
-        for peer, job in self._queue.prepare(self._busy):
-            scan = job.scan
-            peer.send(Prepare(job.number, scan.root, scan.storage, job.load))
+        if self._queue:
+            self._give_jobs()
         for peer, job in self._busy.items():
             if job.pending is not None:
                 self._decide(peer, job, job.pending)
@@ -384,6 +377,18 @@ class LoadScheduler:
     def _jobs(self) -> Iterator[LoadJob]:
         yield from self._busy.values()
         yield from self._queue
+
+    def _give_jobs(self) -> None:
+        """Start queued jobs on idle and new loaders; have busy ones prepare others."""
+        for peer in reversed(list(self._idle)):
+            job = self._next_job(peer)
+            if job is not None:
+                del self._idle[peer]
+                self._start(peer, job)
+        self._start_loaders()
+        for peer, job in self._queue.prepare(self._busy):
+            scan = job.scan
+            peer.send(Prepare(job.number, scan.root, scan.storage, job.load))
 
     def _start_loaders(self) -> None:
         """Start loaders for the queued jobs that no loader prepares."""

@@ -75,7 +75,8 @@ class ReadAhead:
 
     def served(self, session: ReaderSession, run: CachedRun[int]) -> None:
         """Record that a session was served a run."""
-        self._unread.pop(run.key, None)
+        if self._unread:
+            self._unread.pop(run.key, None)
         if session.is_in_order:
             self._readers.scan_of(session).window.read(run.size_bytes)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, Protocol
 
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
     from sparkcache.filters import Filter, RunStatistics
     from sparkcache.model import Extent, Ledger, RunKey
     from sparkcache.node.messages import Message, RunAt
+
+
+_LEDGERS_SHARED = 10_000
+_KEYS_REMEMBERED = 100  # of the runs that are asked for, and of those after them
 
 
 class Peer(Protocol):
@@ -87,6 +92,7 @@ class ReaderSession:
     Attributes:
         peer: The connection to the task.
         scan: What the task reads; None before its first message.
+        slices: The slices it reads, in order.
         partition_read: The accounting of what it reads, if it reads anything.
         cursor: Index of the run it asked for last; before the first run, or after the
             last one, if it has asked for none or is done.
@@ -105,6 +111,7 @@ class ReaderSession:
 
     peer: Peer
     scan: Scan | None = None
+    slices: tuple[RunSlice, ...] = ()
     partition_read: PartitionRead | None = None
     cursor: tuple[int, int] = (0, -1)
     is_in_order: bool = True
@@ -118,6 +125,7 @@ class ReaderSession:
     outcome: Outcome = Outcome.HIT
     _next: int = 0
     _first_ordinals: tuple[int, ...] = (0,)
+    _keys: dict[tuple[int, int], RunKey] = field(default_factory=dict)
     _slice_of: dict[tuple[Ledger, Extent], int] = field(default_factory=dict)
 
     @property
@@ -133,37 +141,34 @@ class ReaderSession:
 
     def begin(self, scan: Scan) -> None:
         """Set what the session will read."""
-        self.scan = scan
-        lengths = (run_slice.stop - run_slice.start for run_slice in scan.slices)
+        self.slices = tuple(map(_with_shared_ledger, scan.slices))
+        self.scan = replace(scan, slices=self.slices)
+        lengths = (run_slice.stop - run_slice.start for run_slice in self.slices)
         self._first_ordinals = (0, *accumulate(lengths))
         self._slice_of = {
             (run_slice.ledger, run_slice.extent): slice_index
-            for slice_index, run_slice in enumerate(scan.slices)
+            for slice_index, run_slice in enumerate(self.slices)
         }
 
     def ask(self, run_index: tuple[int, int]) -> None:
         """Record the run it asks for."""
         self.cursor = run_index
-        self.is_in_order = self.ordinal(run_index) == self._next
-        self._next = self.ordinal(run_index) + 1
+        ordinal = self.ordinal(run_index)
+        self.is_in_order = ordinal == self._next
+        self._next = ordinal + 1
 
     def finish(self) -> None:
         """Record that it will not ask for any more runs."""
         self.cursor = (len(self.slices), 0)
         self._next = self._first_ordinals[-1]
 
-    @property
-    def slices(self) -> tuple[RunSlice, ...]:
-        """The slices it reads, in order."""
-        return self.scan.slices if self.scan else ()
-
     def reads(self, run_index: tuple[int, int]) -> bool:
         """Return whether a run is among those that the session will read."""
         slice_index, index = run_index
-        return (
-            0 <= slice_index < len(self.slices)
-            and self.slices[slice_index].start <= index < self.slices[slice_index].stop
-        )
+        if not 0 <= slice_index < len(self.slices):
+            return False
+        run_slice = self.slices[slice_index]
+        return run_slice.start <= index < run_slice.stop
 
     def stop(self, run_index: tuple[int, int]) -> int:
         """Return the index at which a load that includes a run should stop.
@@ -182,14 +187,18 @@ class ReaderSession:
 
     def key(self, run_index: tuple[int, int]) -> RunKey:
         """Return the key of a run."""
-        return self.slices[run_index[0]].key(run_index[1])
+        key = self._keys.get(run_index)
+        if key is None:
+            if len(self._keys) == _KEYS_REMEMBERED:
+                self._keys.clear()
+            key = self._keys[run_index] = self.slices[run_index[0]].key(run_index[1])
+        return key
 
     def ordinal(self, run_index: tuple[int, int]) -> int:
         """Return the number of a run among the session's runs, from 0."""
         slice_index, index = run_index
-        return (
-            self._first_ordinals[slice_index] + index - self.slices[slice_index].start
-        )
+        first = self.slices[slice_index].start
+        return self._first_ordinals[slice_index] + index - first
 
     def wants(self, span: RunSpan) -> bool:
         """Return whether it waits for any run of a span, or will come to one."""
@@ -219,3 +228,20 @@ class ReaderSession:
                 + ordinal
                 - self._first_ordinals[slice_index],
             )
+
+
+def _with_shared_ledger(run_slice: RunSlice) -> RunSlice:
+    shared = _shared(run_slice.ledger)
+    return (
+        run_slice if shared is run_slice.ledger else replace(run_slice, ledger=shared)
+    )
+
+
+@lru_cache(_LEDGERS_SHARED)
+def _shared(ledger: Ledger) -> Ledger:
+    """Return one of the equals of a ledger, always the same.
+
+    Every task brings its own. Keys are compared with each look-up, and to compare a
+    ledger with itself costs nothing.
+    """
+    return ledger

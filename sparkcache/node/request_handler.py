@@ -161,6 +161,8 @@ class RequestHandler:
     ) -> dict[tuple[int, int], CachedRun[int]]:
         """Take the held runs after a run that can be sent together with it."""
         following: dict[tuple[int, int], CachedRun[int]] = {}
+        if not self._store.has_followers(run, session.peer):
+            return following
         size_bytes = run.size_bytes
         max_bytes = self._store.max_bytes_together(session.peer)
         for run_index in session.upcoming(_MAX_RUNS_AT_ONCE):

@@ -234,6 +234,10 @@ class RunStore:
             slots = tuple(run.slot for run in runs.values())
             reader.send(ServedFromSegment(slots, number), fd)
 
+    def has_followers(self, first: CachedRun[int], reader: Peer) -> bool:
+        """Return whether any run can be sent together with this one."""
+        return first.slot.segment is not None or isinstance(reader, PathPeer)
+
     def can_follow(self, run: CachedRun[int], first: Slot, reader: Peer) -> bool:
         """Return whether a run can be sent together with another one.
 
