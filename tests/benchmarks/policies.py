@@ -20,7 +20,7 @@ The keys that begin with `drawn` are of a second family of workloads, drawn by s
 
 `gets` are requests to the storage, of which one delivers the runs of an extent that a
 task loads one after another; MIN's are counted in the same way. It does not care how
-many they are.
+many they are. A GET costs as much as a run, as it does by default.
 
 `pip430_scenario_hit_rate` is next-read's in the scenario of `rolling_restart`, where
 PIP-430 published 98.4 %.
@@ -44,7 +44,7 @@ from tests.benchmarks.baselines import (
 )
 from tests.benchmarks.drawn import drawn
 from tests.benchmarks.plan_oracle import plan_oracle
-from tests.benchmarks.workloads import BROKEN, SCALE, WORKLOADS, scaled
+from tests.benchmarks.workloads import BROKEN, RUN_BYTES, SCALE, WORKLOADS, scaled
 
 if TYPE_CHECKING:
     from sparkcache.simulate import Outcome
@@ -154,7 +154,10 @@ def own(
 ) -> tuple[dict[str, int], dict[str, float]]:
     """Return the bytes that our policies read, and their GETs over those of MIN."""
     outcomes = {
-        name: simulate(trace, Settings(max_bytes, 10**9, ENDLESS, policy))
+        name: simulate(
+            trace,
+            Settings(max_bytes, 10**9, ENDLESS, policy, get_cost_bytes=RUN_BYTES),
+        )
         for name, policy in OWN.items()
     }
     ratios = {"loaded": round(least.loaded_bytes / least.read_bytes, 3)} | {
