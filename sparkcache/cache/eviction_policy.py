@@ -6,6 +6,7 @@ whose runs are evicted first. With any other policy the queue holds all runs.
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from sparkcache.cache.next_read import NextRead
@@ -28,10 +29,9 @@ class EvictionPolicy(Generic[V]):
     def __init__(
         self, settings: Settings, counters: Counters, forecast: ReadForecast
     ) -> None:
-        self._forecast = forecast
         self._policy = settings.policy
         self._queue: RemovalQueue[V] = RemovalQueue(settings, counters)
-        self._next: NextRead[V] = NextRead(forecast, counters)
+        self._next: NextRead[V] = NextRead(forecast, counters, settings.get_cost_bytes)
 
     def __len__(self) -> int:
         return len(self._queue) + len(self._next)
@@ -42,6 +42,7 @@ class EvictionPolicy(Generic[V]):
     def configure(self, settings: Settings) -> None:
         """Change the policy, from the next pass on."""
         self._queue.configure(settings)
+        self._next.get_cost_bytes = settings.get_cost_bytes
         if settings.policy is not self._policy:
             runs = self.all()
             for run in runs:
@@ -129,21 +130,24 @@ class EvictionPolicy(Generic[V]):
         self._queue.put_back(runs)
 
     def evict_for(
-        self, size_bytes: int, runs: int, new_key: RunKey | None
+        self, size_bytes: int, runs: int, new_key: RunKey | None, new_bytes: int
     ) -> list[CachedRun[V]] | None:
         """Remove expected runs that are read later than a new run, to make room for it.
 
         `new_key` None means that the new run is read at once. Returns None, and removes
         no run, if this many bytes and runs cannot be freed so.
         """
-        ticks = -1.0 if new_key is None else self._ticks_until_read(new_key)
-        return self._next.evict_for(size_bytes, runs, ticks)
+        if new_key is None:
+            return self._next.evict_for(size_bytes, runs, -inf)
+        return self._next.evict_for(
+            size_bytes, runs, self._next.lateness(new_key, new_bytes)
+        )
 
-    def would_evict_for(self, new_key: RunKey) -> bool:
+    def would_evict_for(self, new_key: RunKey, new_bytes: int) -> bool:
         """Return whether any run would make room for a new run."""
         if len(self._queue):
             return True
-        return self._next.is_any_read_after(self._ticks_until_read(new_key))
+        return self._next.is_any_later(self._next.lateness(new_key, new_bytes))
 
     def shrink(self, size_bytes: int, runs: int) -> list[CachedRun[V]]:
         """Remove expected runs until this much is freed or none can be removed."""
@@ -159,7 +163,3 @@ class EvictionPolicy(Generic[V]):
         assert self._policy is Policy.NEXT_READ or not len(self._next)
         if self._policy is Policy.NEXT_READ:
             assert not any(run.expected_reads for run in self._queue.all())
-
-    def _ticks_until_read(self, key: RunKey) -> float:
-        offset = self._forecast.offset_of(key)
-        return self._forecast.ticks_until_read(key.ledger.topic, offset)

@@ -22,6 +22,15 @@ So a decision costs O(log n) for n runs, and the same for any number of pieces. 
 there are more than `_PIECES`, it may miss that an estimate has become later until it is
 the piece's turn.
 
+A request to the storage has a price, too, in bytes. A load reads the runs of an extent
+up to the first that is held. So if a run is evicted between two that are held, its next
+reader makes one more request; if its neighbours are not held, one less. What evicting
+costs is the size of the run, and more or less by a share of the price: a quarter, since
+others of the extent go with the run, and at most half of its size. (More saves requests
+at the cost of bytes, and of both together.) The run goes that has the most ticks until
+it is read for what it costs. A new run is treated as if its successor were held: that
+comes next.
+
 Source: Belady's MIN (1966), which evicts the run that is needed last and knows it from
 the trace. Different here: it is estimated from plans and cursors.
 """
@@ -29,11 +38,12 @@ the trace. Different here: it is estimated from plans and cursors.
 from __future__ import annotations
 
 from collections import OrderedDict
-from heapq import heapify, heappop, heappush
 from math import inf
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from sortedcontainers import SortedDict
+
+from sparkcache.cache.claims import Claim, Claims
 
 if TYPE_CHECKING:
     from sparkcache.cache.cached_run import CachedRun
@@ -42,8 +52,9 @@ if TYPE_CHECKING:
 
 V = TypeVar("V")
 
-_STALE = 4  # heap entries per claim at which the heap is rebuilt
 _PIECES = 8  # of a topic that are examined in turn after a change
+_PRICE_SHARE = 0.25  # of the price of a request, that one run bears
+_MAX_SHARE = 0.5  # of the size of a run, that a request may add to its cost or take
 
 
 class ReadForecast(Protocol):
@@ -88,6 +99,26 @@ class _TopicRuns(Generic[V]):
         index = self.runs.bisect_left((offset,))
         return self.runs.peekitem(index)[0][0] if index < len(self.runs) else None
 
+    def requests(self, order_key: tuple[float, int]) -> int:
+        """Return how many more requests loads make if the run at a place goes."""
+        index = self.runs.index(order_key)
+        key = self.runs[order_key].key
+        return 1 - (not self.is_before(index, key)) - (not self.is_after(index, key))
+
+    def is_before(self, index: int, key: RunKey) -> bool:
+        """Return whether the run before an index ends where another begins."""
+        if index == 0:
+            return False
+        other: RunKey = self.runs.peekitem(index - 1)[1].key
+        return other.ledger == key.ledger and other.run.last + 1 == key.run.first
+
+    def is_after(self, index: int, key: RunKey) -> bool:
+        """Return whether the run after that at an index begins where one ends."""
+        if index + 1 >= len(self.runs):
+            return False
+        other: RunKey = self.runs.peekitem(index + 1)[1].key
+        return other.ledger == key.ledger and key.run.last + 1 == other.run.first
+
     def last_before(self, offset: float) -> CachedRun[V] | None:
         """Return the last unpinned run before an offset."""
         for index in range(self.runs.bisect_left((offset,)) - 1, -1, -1):
@@ -98,9 +129,19 @@ class _TopicRuns(Generic[V]):
 
 
 class NextRead(Generic[V]):
-    """Expected runs in the order of their next read."""
+    """Expected runs in the order of their next read.
 
-    def __init__(self, forecast: ReadForecast, counters: Counters) -> None:
+    Args:
+        forecast: When runs are read next.
+        counters: The counters to use.
+        get_cost_bytes: The price of a request to the storage.
+
+    """
+
+    def __init__(
+        self, forecast: ReadForecast, counters: Counters, get_cost_bytes: int = 0
+    ) -> None:
+        self.get_cost_bytes = get_cost_bytes
         self._forecast = forecast
         self._counters = counters
         self._topics: dict[str, _TopicRuns[V]] = {}
@@ -108,9 +149,7 @@ class NextRead(Generic[V]):
         self._serial = 0
         self._changed: dict[str, None] = {}  # ordered, too
         self._examined: OrderedDict[str, None] = OrderedDict()
-        self._claims: dict[CachedRun[V], int] = {}  # the number of the valid entry
-        self._heap: list[tuple[float, int, CachedRun[V]]] = []  # -tick, number
-        self._first_of_decision = 0  # the number of the first entry made by it
+        self._claims: Claims[V] = Claims()
 
     def __len__(self) -> int:
         return len(self._order_keys)
@@ -132,7 +171,7 @@ class NextRead(Generic[V]):
         order_key = (self._forecast.offset_of(run.key), self._serial)
         topic.runs[order_key] = run
         self._order_keys[run] = order_key
-        self._change(topic, order_key[0])
+        self._change_around(topic, order_key[0])
 
     def remove(self, run: CachedRun[V]) -> None:
         """Remove a run that is in this order."""
@@ -140,10 +179,9 @@ class NextRead(Generic[V]):
         topic = self._topics[name]
         order_key = self._order_keys.pop(run)
         del topic.runs[order_key]
-        if self._claims.pop(run, None) is not None:
-            self._compact()
+        self._claims.drop(run)
         if topic.runs:
-            self._change(topic, order_key[0])
+            self._change_around(topic, order_key[0])
         else:
             del self._topics[name]
             del self._examined[name]
@@ -164,16 +202,17 @@ class NextRead(Generic[V]):
 
     def shrink(self, size_bytes: int, runs: int) -> list[CachedRun[V]]:
         """Remove runs until this much is freed or no run can be removed."""
-        return self._remove_farthest(size_bytes, runs, later_than=-1.0)
+        return self._remove_farthest(size_bytes, runs, later_than=-inf)
 
     def evict_for(
-        self, size_bytes: int, runs: int, ticks: float
+        self, size_bytes: int, runs: int, than: float
     ) -> list[CachedRun[V]] | None:
-        """Remove runs that are not read within this many ticks, to free this much.
+        """Remove runs that are read later, for what they cost, to free this much.
 
-        Returns None, and removes no run, if that is not possible.
+        `than` is a `lateness`. Returns None, and removes no run, if there are not
+        enough.
         """
-        removed = self._remove_farthest(size_bytes, runs, later_than=ticks)
+        removed = self._remove_farthest(size_bytes, runs, later_than=than)
         freed_bytes = sum(run.size_bytes for run in removed)
         if freed_bytes >= size_bytes and len(removed) >= runs:
             return removed
@@ -181,15 +220,28 @@ class NextRead(Generic[V]):
             self.add(run)
         return None
 
-    def is_any_read_after(self, ticks: float) -> bool:
-        """Return whether any run that is not pinned is read later than in so long."""
+    def is_any_later(self, than: float) -> bool:
+        """Return whether any run that is not pinned is read later, for what it costs.
+
+        `than` is a `lateness`.
+        """
         self._begin_decision()
-        return self._farthest(ticks) is not None
+        return self._farthest(than) is not None
+
+    def lateness(self, key: RunKey, size_bytes: int) -> float:
+        """Return the ticks until a new run is read, for what it costs."""
+        name, offset = key.ledger.topic, self._forecast.offset_of(key)
+        ticks = self._forecast.ticks_until_read(name, offset)
+        topic = self._topics.get(name)
+        if topic is None or not self.get_cost_bytes:
+            return ticks
+        index = topic.runs.bisect_left((offset,))
+        return ticks / self._cost(size_bytes, int(topic.is_before(index, key)))
 
     def all(self) -> list[CachedRun[V]]:
         """List all runs, the next to be evicted first. For tests: O(n)."""
         by_time = [
-            (self._next_read_tick(run), order_key)
+            (self._lateness(self._claim(run)), order_key)
             for run, order_key in self._order_keys.items()
         ]
         order = sorted(
@@ -208,10 +260,7 @@ class NextRead(Generic[V]):
                 assert run.expected_reads > 0
         assert self._examined.keys() == self._topics.keys()
         assert self._changed.keys() <= self._topics.keys()
-        assert self._claims.keys() <= self._order_keys.keys()
-        claims = {number: run for _, number, run in self._heap}
-        assert all(claims[number] is run for run, number in self._claims.items())
-        assert len(self._heap) <= _STALE * max(len(self._claims), _STALE)
+        self._claims.check(self._order_keys.keys())
 
     def _remove_farthest(
         self, size_bytes: int, runs: int, later_than: float
@@ -230,8 +279,7 @@ class NextRead(Generic[V]):
         return removed
 
     def _begin_decision(self) -> None:
-        self._serial += 1
-        self._first_of_decision = self._serial
+        self._claims.begin_decision()
         self._examine_changed()
         if self._examined:
             name = next(iter(self._examined))
@@ -242,6 +290,14 @@ class NextRead(Generic[V]):
         if offset not in topic.changed:
             topic.changed[offset] = None
             self._changed[topic.name] = None
+
+    def _change_around(self, topic: _TopicRuns[V], offset: float) -> None:
+        """Have the next decision examine an offset, and the runs next to it."""
+        self._change(topic, offset)
+        if self.get_cost_bytes:
+            index = topic.runs.bisect_left((offset,))
+            for other in range(max(index - 1, 0), min(index + 2, len(topic.runs))):
+                self._change(topic, topic.runs.peekitem(other)[0][0])
 
     def _examine_changed(self) -> None:
         """Examine the pieces that changed, and some of those that may have."""
@@ -273,42 +329,42 @@ class NextRead(Generic[V]):
         """Claim the last run of the piece at an offset; return where the piece ends."""
         end = self._forecast.next_breakpoint(topic.name, offset)
         run = topic.last_before(end)
-        if run is not None and self._claims.get(run, 0) < self._first_of_decision:
+        if run is not None and not self._claims.is_made(run, self._requests(run)):
             self._counters.examined += 1
-            self._serial += 1
-            self._claims[run] = self._serial
-            heappush(self._heap, (-self._next_read_tick(run), self._serial, run))
-            self._compact()
+            self._claims.make(self._claim(run))
         return end
 
-    def _compact(self) -> None:
-        if len(self._heap) > _STALE * max(len(self._claims), _STALE):
-            self._heap = [entry for entry in self._heap if self._is_valid(entry)]
-            heapify(self._heap)
-
-    def _next_read_tick(self, run: CachedRun[V]) -> float:
+    def _claim(self, run: CachedRun[V]) -> Claim[V]:
         offset, _ = self._order_keys[run]
         ticks = self._forecast.ticks_until_read(run.key.ledger.topic, offset)
-        return self._forecast.tick + ticks
+        return Claim(run, self._forecast.tick + ticks, self._requests(run))
+
+    def _requests(self, run: CachedRun[V]) -> int:
+        """Return how many more requests loads make if a run goes, if they matter."""
+        if not self.get_cost_bytes:
+            return 0
+        topic = self._topics[run.key.ledger.topic]
+        return topic.requests(self._order_keys[run])
+
+    def _lateness(self, claim: Claim[V]) -> float:
+        """Return the ticks until a run is read, for what it costs to evict it."""
+        ticks = claim.tick - self._forecast.tick
+        return ticks / self._cost(claim.run.size_bytes, claim.requests)
+
+    def _cost(self, size_bytes: int, requests: int) -> float:
+        """Return what evicting a run costs, for each of its bytes."""
+        share = _PRICE_SHARE * self.get_cost_bytes / max(size_bytes, 1)
+        return 1.0 + requests * min(share, _MAX_SHARE)
 
     def _farthest(self, later_than: float) -> CachedRun[V] | None:
         """Return the run that is read last if it is read late enough, else None."""
-        while self._heap:
-            negative_tick, number, run = self._heap[0]
-            if not self._is_valid(self._heap[0]):
-                heappop(self._heap)
-            elif -negative_tick - self._forecast.tick <= later_than:
+        while True:
+            claim = max(self._claims.latest(), key=self._lateness, default=None)
+            if claim is None or self._lateness(claim) <= later_than:
                 return None
-            elif number >= self._first_of_decision:
-                return run
-            else:  # claimed by an earlier decision
-                heappop(self._heap)
-                del self._claims[run]
-                self._compact()
-                topic = self._topics[run.key.ledger.topic]
-                self._examine(topic, self._order_keys[run][0])
-        return None
-
-    def _is_valid(self, entry: tuple[float, int, CachedRun[V]]) -> bool:
-        _, number, run = entry
-        return self._claims.get(run) == number
+            if self._claims.is_made(claim.run, claim.requests):
+                return claim.run
+            # Claimed by an earlier decision.
+            self._claims.drop(claim.run)
+            topic = self._topics[claim.run.key.ledger.topic]
+            self._examine(topic, self._order_keys[claim.run][0])

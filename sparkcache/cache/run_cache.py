@@ -146,7 +146,11 @@ class RunCache(Engine[V]):
         swept = self._sweep(size_bytes, 1, settings.trigger_bytes, now_s)
         more_bytes = size_bytes - sum(run.size_bytes for run in swept)
         excess = self._excess(more_bytes, 1 - len(swept))
-        farther = self._evictions.evict_for(*excess, new_key=key) if excess else []
+        farther = (
+            self._evictions.evict_for(*excess, new_key=key, new_bytes=size_bytes)
+            if excess
+            else []
+        )
         if farther is None:
             self._evictions.put_back(swept)
             self.counters.declined += 1
@@ -168,7 +172,9 @@ class RunCache(Engine[V]):
         limits = settings.max_bytes, settings.max_runs
         if not self.accounting.could_fit(size_bytes, *limits):
             return False
-        return self.has_spare(size_bytes) or self._evictions.would_evict_for(key)
+        return self.has_spare(size_bytes) or self._evictions.would_evict_for(
+            key, size_bytes
+        )
 
     def has_spare(self, size_bytes: int) -> bool:
         """Return whether a run fits without evicting any run."""

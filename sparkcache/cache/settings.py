@@ -135,6 +135,8 @@ class Settings:
         trigger: A reservation evicts if more than this share of `max_bytes` would be
             held... NEXT_READ ignores both shares and evicts only what it must.
         watermark: ...and then evicts until at most this share is held.
+        get_cost_bytes: What a GET costs, in bytes that could be read instead, for
+            NEXT_READ.
         max_requeues: How often a run with reads to come is spared.
         continue_s: How long a topic's last stream stays in the forecast after its end.
         extend_recently_accessed: Whether a run that was accessed since a pass last
@@ -152,6 +154,7 @@ class Settings:
     policy: Policy = Policy.EXPECTED_READS
     trigger: float = 0.98
     watermark: float = 0.90
+    get_cost_bytes: int = 0
     max_requeues: int = 5
     continue_s: float = 0.0
     extend_recently_accessed: bool = False
@@ -160,7 +163,7 @@ class Settings:
     ring: Ring | None = None
 
     def __post_init__(self) -> None:
-        for name in ("max_bytes", "max_runs", "max_requeues"):
+        for name in ("max_bytes", "max_runs", "get_cost_bytes", "max_requeues"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} is {getattr(self, name)}: use 0 or more")
         if not 0 < self.trigger <= 1:

@@ -145,6 +145,12 @@ class NodeConfig(_Checked):
         True,
         "Evict a run as soon as its last planned reader has read it.",
     )
+    get_cost_bytes: Bytes = setting(
+        2 << 20,
+        "What a GET costs, in bytes that could be read instead. The policy next-read "
+        "then evicts runs so that fewer GETs are needed, at the cost of bytes. 0: GETs "
+        "cost nothing.",
+    )
     read_ahead_bytes: Bytes = setting(
         32 << 20,
         "Maximum of decoded bytes loaded ahead of each reader. A planned reader "

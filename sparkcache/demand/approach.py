@@ -16,8 +16,12 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Protocol
 
+from sparkcache.demand.arrivals import soonest
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from sparkcache.demand.arrivals import Arrivals
 
 
 class Pace(Protocol):
@@ -44,8 +48,10 @@ class Approach:
         origin: The offset from which the way is counted, at most `begin`.
         reader: Who comes, and how fast.
         share: In how many places the reader reads at once, one of which is this.
-        since_tick: Since when it is waited for; None if it is under way. It is expected
-            after as long again.
+        since_tick: Since when nobody is under way, if a task has left it; otherwise
+            None. A reader is expected after as long again.
+        arrivals: The beginnings of the reader's plan, if it has not begun.
+        count: How many readers begin so, the next of which comes.
 
     """
 
@@ -55,21 +61,32 @@ class Approach:
     reader: Pace
     share: int = 1
     since_tick: int | None = None
+    arrivals: Arrivals | None = None
+    count: int = 1
     _serial: int = 0
 
     def __repr__(self) -> str:
         since = "" if self.since_tick is None else f", since {self.since_tick}"
+        waiting = "" if self.arrivals is None else f", {self.count} waiting"
         return (
-            f"{self.begin} to {self.end} from {self.origin}, 1 of {self.share}{since}"
+            f"{self.begin} to {self.end} from {self.origin}, "
+            f"1 of {self.share}{since}{waiting}"
         )
 
-    def ticks_until(self, offset: float, tick: int) -> float:
-        """Estimate the ticks until an offset of the stretch is reached."""
+    def ticks_until(self, offset: float, tick: int, other: float = inf) -> float:
+        """Estimate the ticks until an offset of the stretch is reached.
+
+        `other` is when one that has begun reaches it: the first of them counts.
+        """
         pace = self.reader.pace(tick)
         if pace == inf:
-            return inf
-        ticks = (offset - self.origin) * pace * self.share
-        return ticks if self.since_tick is None else tick - self.since_tick + ticks
+            return other
+        way = (offset - self.origin) * pace * self.share
+        if self.arrivals is not None:
+            return soonest(other, way, self.arrivals.delay(tick, self.count))
+        if self.since_tick is not None:
+            way += tick - self.since_tick
+        return min(way, other)
 
 
 class Approaches:
@@ -119,15 +136,22 @@ class Approaches:
 
         No pace is less than `least_pace`.
         """
-        soonest = inf
+        ticks = inf
+        waiting = []
         for index in range(bisect_right(self._order, (offset, inf)) - 1, -1, -1):
             begin, _, approach = self._order[index]
-            if (offset - begin) * least_pace >= soonest:
+            if (offset - begin) * least_pace >= ticks:
                 break
             least = (offset - approach.origin) * approach.reader.least_pace
-            if offset < approach.end and least * approach.share < soonest:
-                soonest = min(soonest, approach.ticks_until(offset, tick))
-        return soonest
+            if offset >= approach.end or least * approach.share >= ticks:
+                continue
+            if approach.arrivals is not None:
+                waiting.append(approach)
+            else:
+                ticks = approach.ticks_until(offset, tick, ticks)
+        if not waiting:
+            return ticks
+        return min(approach.ticks_until(offset, tick, ticks) for approach in waiting)
 
     def all(self) -> list[Approach]:
         """List all approaches. For tests: O(n)."""

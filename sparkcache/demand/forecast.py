@@ -1,11 +1,10 @@
 """The forecast: which runs will be read, how often, and when next.
 
 A plan lists the scans to come. A scan that has begun has a cursor, which knows its
-offset and its speed. A scan that has not begun is expected after as long again as it
-has been waited for: so a plan that is never executed fades gradually, and a scan may be
-expected to follow closely after another, before the other ends. (The alternative, to
-expect it when the running scans have ended, reads up to 9 % more than Belady's MIN on
-scans that begin at random; this rule reads 4 % more.)
+offset and its speed. A scan that has not begun is expected as often as scans of its
+plan have begun so far (see `Arrivals`), and to be as fast as those under way. (The
+alternative, to expect it when the running scans have ended, reads up to 9 % more than
+Belady's MIN on scans that begin at random.)
 
 Time is counted in ticks; see `Speed`.
 
@@ -24,6 +23,7 @@ from typing import TYPE_CHECKING
 from cachetools import LRUCache
 
 from sparkcache.demand.approach import Approach, Approaches
+from sparkcache.demand.arrivals import Arrivals
 from sparkcache.demand.cursor import Cursor, PartitionRead, ScanId
 from sparkcache.demand.expected_reads import ExpectedReads
 from sparkcache.demand.topic_layout import ExtentOffset, TopicLayout
@@ -46,12 +46,12 @@ class _Waiting:
 
     Attributes:
         consumers: The number of each consumer.
-        since_tick: When the last of the consumers began; at first, when the plan began.
+        arrivals: How often consumers of the plan begin, of whatever topic.
 
     """
 
     consumers: Counter[Consumer]
-    since_tick: int
+    arrivals: Arrivals
 
 
 class _Topic:
@@ -72,7 +72,7 @@ class _Topic:
         self.waiting: dict[str, _Waiting] = {}
         self.approaches = Approaches()
         self.pace = TopicPace(self.scans, usual_speed)
-        self._of_waiting: dict[Consumer, Approach] = {}
+        self._of_waiting: dict[tuple[str, Consumer], Approach] = {}
 
     def is_planned(self, cursor: Cursor) -> bool:
         """Return whether any plan of a scan is active."""
@@ -83,33 +83,33 @@ class _Topic:
         known = len(self.layout)
         shift = self.layout.learn(extents, shift)
         if len(self.layout) != known:
-            for consumer, old in list(self._of_waiting.items()):
-                assert old.since_tick is not None, "it waits"
-                self._approach(consumer, old.since_tick)
+            for plan_id, consumer in list(self._of_waiting):
+                self._approach(plan_id, consumer)
         return shift
 
-    def wait(self, plan_id: str, consumer: Consumer, tick: int) -> None:
+    def wait(self, plan_id: str, consumer: Consumer, arrivals: Arrivals) -> None:
         """Wait for one more consumer of a plan."""
         if plan_id not in self.waiting:
-            self.waiting[plan_id] = _Waiting(Counter(), tick)
+            self.waiting[plan_id] = _Waiting(Counter(), arrivals)
+        arrivals.waiting += 1
         self.waiting[plan_id].consumers[consumer] += 1
-        self._await_again((consumer,))
+        self._approach(plan_id, consumer)
 
     def begin(self, plan_id: str, consumer: Consumer, tick: int) -> None:
         """Note that a consumer of a plan has begun, if any was waited for."""
         waiting = self.waiting.get(plan_id)
         if waiting is not None and consumer in waiting.consumers:
-            consumers = list(waiting.consumers)
-            waiting.since_tick = tick
+            waiting.arrivals.begin(tick)
             waiting.consumers[consumer] -= 1
             waiting.consumers += Counter()  # drops zero counts
-            self._await_again(consumers)
+            self._approach(plan_id, consumer)
 
     def stop_waiting(self, plan_id: str) -> None:
         """Wait no longer for the consumers of a plan."""
         waiting = self.waiting.pop(plan_id, None)
         if waiting is not None:
-            self._await_again(waiting.consumers)
+            for consumer in waiting.consumers:
+                self._approach(plan_id, consumer)
 
     def forget_scans(self) -> None:
         """Forget the scans that no task reads and no active plan counts."""
@@ -129,46 +129,29 @@ class _Topic:
             cursor.check()
             assert cursor.is_open or self.is_planned(cursor)
         awaited = {
-            consumer
-            for waiting in self.waiting.values()
-            for consumer in waiting.consumers
+            (plan_id, consumer): count
+            for plan_id, waiting in self.waiting.items()
+            for consumer, count in waiting.consumers.items()
         }
-        assert self._of_waiting.keys() == awaited
-        for consumer, approach in self._of_waiting.items():
-            assert approach.since_tick == self._awaited_since(consumer)
+        assert self._of_waiting.keys() == awaited.keys()
+        for (plan_id, consumer), approach in self._of_waiting.items():
+            assert approach.count == awaited[plan_id, consumer]
+            assert approach.arrivals is self.waiting[plan_id].arrivals
             assert (approach.begin, approach.end) == self._range_of(consumer)
         ways = sum(len(cursor.approaches) for cursor in self.scans.values())
         assert len(self.approaches) == ways + len(awaited)
 
-    def _await_again(self, consumers: Iterable[Consumer]) -> None:
-        """Approach the ranges of consumers as those of them do that wait."""
-        for consumer in consumers:
-            self._approach(consumer, self._awaited_since(consumer))
-
-    def _awaited_since(self, consumer: Consumer) -> int | None:
-        """Return since when a consumer is waited for; None if it is not.
-
-        Of equal consumers of several plans that one counts which is expected first: it
-        has been waited for the shortest time.
-        """
-        return max(
-            (
-                waiting.since_tick
-                for waiting in self.waiting.values()
-                if consumer in waiting.consumers
-            ),
-            default=None,
-        )
-
-    def _approach(self, consumer: Consumer, since_tick: int | None) -> None:
-        """Have a consumer that has not begun approach its range, or no longer."""
-        old = self._of_waiting.pop(consumer, None)
+    def _approach(self, plan_id: str, consumer: Consumer) -> None:
+        """Have the consumers of a plan approach their range that have not begun."""
+        old = self._of_waiting.pop((plan_id, consumer), None)
         if old is not None:
             self.approaches.remove(old)
-        if since_tick is not None:
+        waiting = self.waiting.get(plan_id)
+        if waiting is not None and consumer in waiting.consumers:
             begin, end = self._range_of(consumer)
-            new = Approach(begin, end, begin, self.pace, since_tick=since_tick)
-            self._of_waiting[consumer] = new
+            new = Approach(begin, end, begin, self.pace)
+            new.arrivals, new.count = waiting.arrivals, waiting.consumers[consumer]
+            self._of_waiting[plan_id, consumer] = new
             self.approaches.add(new)
 
     def _range_of(self, consumer: Consumer) -> tuple[float, float]:
@@ -191,6 +174,7 @@ class Forecast:
         self._idle_layouts: LRUCache[str, TopicLayout] = LRUCache(_LAYOUTS_REMEMBERED)
         self._ended_streams: dict[str, Plan] = {}  # still in the forecast
         self._tick = 0
+        self._reading = 0  # scans of which any task reads a partition now
         self._passed_bytes = 0.0
 
     def __repr__(self) -> str:
@@ -305,6 +289,7 @@ class Forecast:
         cursor = self._cursor(topic, reader, active)
         cursor.shift = topic.learn(extents, cursor.shift)
         begin, end = topic.layout.offset_of(first), topic.layout.offset_of(stop)
+        self._reading += not cursor.is_open
         return cursor.open(reader.token, active, begin, end)
 
     def advance(self, partition_read: PartitionRead, key: RunKey) -> None:
@@ -342,6 +327,7 @@ class Forecast:
     def close(self, partition_read: PartitionRead) -> None:
         """End an attempt, complete or not."""
         partition_read.cursor.close(partition_read, self._tick)
+        self._reading -= not partition_read.cursor.is_open
         self._tidy(partition_read.cursor.topic)
 
     def expected(self, key: RunKey) -> int:
@@ -377,8 +363,18 @@ class Forecast:
         """Assert the invariants. For tests."""
         self._expected.check()
         assert not self._idle_layouts.keys() & self._topics.keys()
+        waiting: Counter[Arrivals] = Counter()
         for topic in self._topics.values():
             topic.check()
+            for each in topic.waiting.values():
+                waiting[each.arrivals] += each.consumers.total()
+        for arrivals, count in waiting.items():
+            arrivals.check()
+            assert arrivals.waiting == count
+        scans = [
+            scan for topic in self._topics.values() for scan in topic.scans.values()
+        ]
+        assert self._reading == sum(scan.is_open for scan in scans)
 
     def _topic(self, name: str) -> _Topic:
         topic = self._topics.get(name)
@@ -388,8 +384,9 @@ class Forecast:
         return topic
 
     def _wait_for(self, plan: Plan) -> None:
+        arrivals = Arrivals(self._tick)
         for consumer in plan.consumers:
-            self._topic(consumer.topic).wait(plan.id, consumer, self._tick)
+            self._topic(consumer.topic).wait(plan.id, consumer, arrivals)
 
     def _cursor(
         self, topic: _Topic, reader: ReaderIdentity, plan_ids: tuple[str, ...]
@@ -413,8 +410,10 @@ class Forecast:
         return cursor
 
     def _usual_speed(self) -> float:
-        """Return the speed to assume where no scan of a topic has any."""
-        return self._passed_bytes / self._tick if self._passed_bytes else 1.0
+        """Return the speed to assume for a scan that has none yet: a fair share."""
+        if not self._passed_bytes:
+            return 1.0
+        return self._passed_bytes / self._tick / max(self._reading, 1)
 
     def _tidy(self, name: str) -> None:
         """Forget the scans of a topic that no task reads and no active plan counts."""

@@ -1,7 +1,7 @@
 """How fast the readers of one topic are: the usual pace, and the least.
 
-Both are estimated again when they have been asked for `_ASKS` times as often as there
-are scans to look at. So an answer costs the same however many scans there are. They are
+The least is estimated again when it has been asked for `_ASKS` times as often as there
+are scans to look at. So an answer costs the same however many scans there are. It is
 never older than the half-life of a speed.
 """
 
@@ -25,7 +25,7 @@ class TopicPace:
 
     Args:
         scans: The scans of the topic that have begun; the owner changes them.
-        elsewhere: Returns the usual speed of all topics, in bytes per tick.
+        usual_speed: Returns the usual speed of a scan, in bytes per tick.
 
     Attributes:
         least_pace: Nothing is known of it without estimating.
@@ -33,29 +33,27 @@ class TopicPace:
     """
 
     def __init__(
-        self, scans: Mapping[ScanId, Cursor], elsewhere: Callable[[], float]
+        self, scans: Mapping[ScanId, Cursor], usual_speed: Callable[[], float]
     ) -> None:
         self._scans = scans
-        self._elsewhere = elsewhere
+        self._usual_speed = usual_speed
         self.least_pace = 0.0
-        self._usual = 0.0
         self._least = 0.0
         self._asks_left = 0
         self._asked_tick = -1
         self._until_tick = -inf
 
     def __repr__(self) -> str:
-        return f"TopicPace(usually {self._usual:.3g} ticks a byte)"
+        return f"TopicPace(usually {self.pace(0):.3g} ticks a byte)"
 
-    def pace(self, tick: int) -> float:
+    def pace(self, _tick: int) -> float:
         """Return the pace to assume for a reader that has none yet: the usual one."""
-        self._estimate(tick)
-        return self._usual
+        return 1.0 / self._usual_speed()
 
     def least(self, tick: int) -> float:
         """Return a pace that is not above that of any reader."""
         self._estimate(tick)
-        return self._least
+        return min(self._least, self.pace(tick))
 
     def note(self, speed: float) -> None:
         """Note that a scan has come to a speed."""
@@ -75,12 +73,5 @@ class TopicPace:
             return
         self._asks_left = _ASKS * len(self._scans)
         self._until_tick = tick + HALF_LIFE
-        moving = [
-            (speed, cursor.is_over)
-            for cursor in self._scans.values()
-            if (speed := cursor.speed(tick)) is not None
-        ]
-        ahead = [speed for speed, is_over in moving if not is_over]
-        usual = sum(ahead) / len(ahead) if ahead else self._elsewhere()
-        self._usual = 1.0 / usual
-        self._least = 1.0 / max(usual, *(speed for speed, _ in moving), 0.0)
+        speeds = (cursor.speed(tick) for cursor in self._scans.values())
+        self._least = min((1.0 / speed for speed in speeds if speed), default=inf)

@@ -22,6 +22,7 @@ def cache_settings(config: NodeConfig, max_runs: int) -> Settings:
         policy=Policy(config.policy),
         trigger=config.trigger,
         watermark=config.watermark,
+        get_cost_bytes=config.get_cost_bytes,
         ttl=resolve_ttl(
             create_s=config.ttl_create_s,
             after_read_s=config.ttl_after_read_s,

@@ -16,7 +16,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from sparkcache.simulate.tally import Tally
-from sparkcache.trace import Put, Take
+from sparkcache.trace import Open, Put, Take
 
 if TYPE_CHECKING:
     from sparkcache.model import RunKey
@@ -26,13 +26,18 @@ if TYPE_CHECKING:
 
 def belady(trace: Trace, max_bytes: int) -> Outcome:
     """Return what a trace costs for an oracle that knows all of it in advance."""
-    events = [event for _, event in trace.events if isinstance(event, Take | Put)]
+    events = [
+        event for _, event in trace.events if isinstance(event, Open | Take | Put)
+    ]
     needed_next = _needed_next(events)
     tally = Tally(trace)
     held: dict[RunKey, float] = {}
     farthest: list[tuple[float, int, RunKey]] = []
     held_bytes = 0
     for index, event in enumerate(events):
+        if isinstance(event, Open):
+            tally.open(event)
+            continue
         key, size_bytes = event.key, trace.size_bytes(event.key)
         if isinstance(event, Take):
             tally.take(event, is_held=key in held)
@@ -48,12 +53,14 @@ def belady(trace: Trace, max_bytes: int) -> Outcome:
     return tally.outcome()
 
 
-def _needed_next(events: list[Take | Put]) -> list[float]:
+def _needed_next(events: list[Open | Take | Put]) -> list[float]:
     """Return for each event the index of the next take of its run; infinite if none."""
     needed = [inf] * len(events)
     next_take: dict[RunKey, float] = {}
     for index in range(len(events) - 1, -1, -1):
         event = events[index]
+        if isinstance(event, Open):
+            continue
         needed[index] = next_take.get(event.key, inf)
         if isinstance(event, Take):
             next_take[event.key] = index

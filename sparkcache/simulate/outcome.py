@@ -14,7 +14,7 @@ class Outcome:
         loads: How many of these runs were read from storage.
         read_bytes: Stored bytes of all runs taken.
         loaded_bytes: Stored bytes read from storage.
-        gets: Requests to storage: one request delivers the runs of a ledger that one
+        gets: Requests to storage: one request delivers the runs of an extent that one
             task loads one after another.
 
     """

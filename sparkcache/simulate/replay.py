@@ -44,6 +44,7 @@ class _Replay:
             case Over(plan_ids):
                 cache.end(plan_ids, now_s)
             case Open():
+                self.tally.open(event)
                 self._partition_reads[event.task] = cache.open(
                     event.reader,
                     event.plan_ids,

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 from sparkcache.simulate.outcome import Outcome
 
 if TYPE_CHECKING:
-    from sparkcache.model import Ledger
-    from sparkcache.trace import Take, Trace
+    from sparkcache.trace import Open, Take, Trace
 
 
 class Tally:
-    """Sums of takes, each counted as a hit or a load."""
+    """Sums of takes, each counted as a hit or a load.
+
+    A loader reads the runs of one extent with one request, up to the first that is
+    held. So a task's loads that follow each other in one extent are one request.
+    """
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
@@ -21,7 +25,15 @@ class Tally:
         self._read_bytes = 0
         self._loaded_bytes = 0
         self._gets = 0
-        self._loading: dict[int, Ledger] = {}  # by task, if its last take was a load
+        self._extents: dict[int, list[tuple[int, int]]] = {}  # of tasks: their firsts
+        self._loading: dict[int, int] = {}  # by task, if its last take was a load
+
+    def open(self, event: Open) -> None:
+        """Note which extents a task reads."""
+        self._extents[event.task] = sorted(
+            (extent.ledger, extent.first) for extent in event.extents
+        )
+        self._loading.pop(event.task, None)
 
     def take(self, take: Take, *, is_held: bool) -> None:
         """Count a take."""
@@ -33,8 +45,10 @@ class Tally:
             return
         self._loads += 1
         self._loaded_bytes += stored_bytes
-        self._gets += self._loading.get(take.task) != take.key.ledger
-        self._loading[take.task] = take.key.ledger
+        first = (take.key.ledger.id, take.key.run.first)
+        extent = bisect_right(self._extents[take.task], first)
+        self._gets += self._loading.get(take.task) != extent
+        self._loading[take.task] = extent
 
     def outcome(self) -> Outcome:
         """Return the sums."""

@@ -1,7 +1,8 @@
 """Traces of pipelines: who reads which topic from when on, how fast, with what pauses.
 
-Everything follows from a seed. A scan is cut into partitions of `PART_RUNS` runs; it
-reads a few of them at once, in order, as Spark does.
+Everything follows from a seed. A scan is cut into partitions of `PART_RUNS` runs, or of
+as many as is said; it reads a few of them at once, in order, as Spark does. An extent
+has `EXTENT_RUNS` runs.
 
 The workloads named after lags are those on which policies were compared before, with
 10 topics of 300 runs in the place of 20 of 4,000, and lags that keep their share of a
@@ -14,6 +15,7 @@ import random
 from collections import deque
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from sparkcache.demand import Consumer, ExtentOffset, Plan, ReaderIdentity
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
 PART_RUNS = 32
+EXTENT_RUNS = 32
 RUN_BYTES = 100
 SCALE = 20 << 10  # makes of `RUN_BYTES` about what a run has by default
 
@@ -75,6 +78,7 @@ class Pipeline:
         sizes: Bytes of the runs of each topic; all of one size if not given.
         jitter: By how much of a run's time each run differs.
         seed: Of what is random.
+        part_runs: Runs of a partition.
         join: Where in its topic a scan begins, which goes on from the beginning when it
             has come to the end. It is given the places where others are that have
             begun, in runs. If None, at the beginning.
@@ -89,14 +93,17 @@ class Pipeline:
         sizes: Callable[[int, int], int] = lambda _topic, _run: RUN_BYTES,
         jitter: float = 0.3,
         seed: int = 1,
+        part_runs: int = PART_RUNS,
         join: Callable[[list[int]], int] | None = None,
     ) -> None:
         self._scans = scans
         self._jitter = jitter
+        self._part_runs = part_runs
         self._join = join
         self._rng = random.Random(seed)
         self.trace = Trace()
         self._keys: dict[int, list[RunKey]] = {}
+        self._offsets: dict[int, list[int]] = {}  # of runs, and where the last ends
         self._extents: dict[int, list[ExtentOffset]] = {}
         ends: dict[int, int] = {}
         for scan in (*scans, *never):
@@ -104,7 +111,7 @@ class Pipeline:
         for topic, end in ends.items():
             self._make_topic(topic, [sizes(topic, run) for run in range(end)])
         self._waiting = [
-            deque(range(scan.begin, scan.end, PART_RUNS)) for scan in scans
+            deque(range(scan.begin, scan.end, part_runs)) for scan in scans
         ]
         self._read = [0] * len(scans)
         self._at: dict[int, int] = {}  # where each scan is that is under way
@@ -115,16 +122,16 @@ class Pipeline:
     def _make_topic(self, topic: int, sizes: Sequence[int]) -> None:
         ledger = Ledger("", f"topic-{topic}", 0, ObjectId(f"trace:{topic}", 0, ""))
         self._keys[topic] = [RunKey(ledger, Run(n, n)) for n in range(len(sizes))]
-        at = 0
-        self._extents[topic] = []
-        for number, (key, size) in enumerate(
-            zip(self._keys[topic], sizes, strict=True)
-        ):
+        for key, size in zip(self._keys[topic], sizes, strict=True):
             self.trace.runs[key] = Sizes(size, size)
+        self._offsets[topic] = offsets = [0, *accumulate(sizes)]
+        self._extents[topic] = []
+        for first in range(0, len(sizes), EXTENT_RUNS):
+            stop = min(first + EXTENT_RUNS, len(sizes))
+            size = offsets[stop] - offsets[first]
             self._extents[topic].append(
-                ExtentOffset(0, number, number, float(at), size)
+                ExtentOffset(0, first, stop - 1, float(offsets[first]), size)
             )
-            at += size
 
     def _run(self, consumers: Iterable[Consumer]) -> None:
         events = self.trace.events
@@ -178,21 +185,20 @@ class Pipeline:
         ]
         assert self._join is not None
         if others:
-            parts.rotate(-((self._join(others) - scan.begin) // PART_RUNS))
+            parts.rotate(-((self._join(others) - scan.begin) // self._part_runs))
 
     def _open(self, now_s: float, slot: _Slot) -> None:
         scan = self._scans[slot.scan]
         slot.at = self._waiting[slot.scan].popleft()
-        slot.end = min(slot.at + PART_RUNS, scan.end)
+        slot.end = min(slot.at + self._part_runs, scan.end)
         slot.task, self._tasks = self._tasks, self._tasks + 1
-        extents = self._extents[scan.topic]
-        part = (slot.at - scan.begin) // PART_RUNS
-        last = extents[scan.end - 1]
+        first, last = slot.at // EXTENT_RUNS, (slot.end - 1) // EXTENT_RUNS
+        part = (slot.at - scan.begin) // self._part_runs
         reader = ReaderIdentity(
             ReadToken(slot.scan, part, part),
             f"scan-{slot.scan}",
             _consumer(scan),
-            last.offset + last.size_bytes,
+            float(self._offsets[scan.topic][scan.end]),
         )
         self.trace.events.append(
             (
@@ -201,7 +207,7 @@ class Pipeline:
                     slot.task,
                     reader,
                     ("plan",) if scan.planned else (),
-                    tuple(extents[slot.at : slot.end]),
+                    tuple(self._extents[scan.topic][first : last + 1]),
                     Position(0, slot.at),
                     Position(0, slot.end),
                 ),

@@ -43,10 +43,15 @@ class GivenForecast:
 
 
 def cache_of(
-    forecast: GivenForecast, max_bytes: int, sizes: dict[RunKey, int] | None = None
+    forecast: GivenForecast,
+    max_bytes: int,
+    sizes: dict[RunKey, int] | None = None,
+    get_cost_bytes: int = 0,
 ) -> RunCache[str]:
     """A cache that holds all runs of a forecast."""
-    settings = Settings(max_bytes, 100, ENDLESS, Policy.NEXT_READ)
+    settings = Settings(
+        max_bytes, 100, ENDLESS, Policy.NEXT_READ, get_cost_bytes=get_cost_bytes
+    )
     cache: RunCache[str] = RunCache(settings, forecast)
     for where, ticks in forecast.ticks.items():
         size_bytes = 1 if sizes is None else sizes.get(where, 0)
@@ -360,3 +365,57 @@ def test_with_an_exact_forecast_hardly_more_is_read_than_by_min(seed: int) -> No
         loads = misses(RunCache(settings, exact), exact, takes)
         least = least_misses(takes, fit)
         assert least <= loads <= 1.1 * least
+
+
+def priced(
+    ticks: dict[RunKey, float], get_cost_bytes: int = 40
+) -> tuple[GivenForecast, RunCache[str]]:
+    """A cache full of runs of 100 bytes, in which a GET adds a tenth to their cost."""
+    forecast = GivenForecast(ticks)
+    sizes = dict.fromkeys(ticks, 100)
+    return forecast, cache_of(forecast, 100 * len(ticks), sizes, get_cost_bytes)
+
+
+@pytest.mark.parametrize(
+    ("ticks", "first"),
+    [
+        pytest.param({0: 9, 1: 10.5, 2: 9.8}, 2, id="beside a gap, not between two"),
+        pytest.param({0: 9, 1: 12, 2: 9.8}, 1, id="between two, if that is much later"),
+        pytest.param({0: 10, 1: 9, 4: 9.5}, 4, id="alone, rather than beside another"),
+        pytest.param({0: 11, 1: 9, 4: 9.5}, 0, id="alone, unless that is much sooner"),
+    ],
+)
+def test_a_get_more_or_less_counts(ticks: dict[int, float], first: int) -> None:
+    _, cache = priced({A[index]: at for index, at in ticks.items()})
+    assert keys(cache.evict(1, 0)) == [A[first]]
+    cache.check()
+
+
+def test_neighbours_count_as_they_are_when_a_run_goes() -> None:
+    _, cache = priced({A[0]: 10, A[1]: 10.5, A[2]: 10.4, A[3]: 9.6, A[5]: 9.1})
+    # Run 5 is alone. Then 0 and 3 are beside gaps, and then 1 is in the place of 0.
+    assert keys(cache.evict(401, 0)) == [A[5], A[0], A[1], A[2], A[3]]
+    cache.check()
+
+
+def test_a_new_run_counts_as_if_its_successor_were_held() -> None:
+    forecast, cache = priced({A[0]: 1, B[0]: 9.5, B[1]: 8})
+    forecast.ticks[A[1]] = 10.4  # between run 0 and its successor
+    slot, evicted = cache.reserve(100, 0, A[1])
+    assert slot
+    assert keys(evicted) == [B[0]]
+    forecast.ticks[A[4]] = 9  # beside no run that is held
+    assert cache.reserve(100, 0, A[4]) == (None, [])
+    cache.check()
+
+
+def test_the_price_of_a_get_is_at_most_half_of_a_run() -> None:
+    _, cache = priced({A[0]: 1, A[1]: 15.1, A[2]: 10}, get_cost_bytes=10**9)
+    assert keys(cache.evict(1, 0)) == [A[1]]
+
+
+def test_a_changed_price_counts() -> None:
+    _, cache = priced({A[0]: 9, A[1]: 10.5, A[2]: 9.8})
+    cache.configure(replace(cache.settings, get_cost_bytes=0), 0.0)
+    assert keys(cache.evict(1, 0)) == [A[1]]
+    cache.check()

@@ -57,9 +57,12 @@ class PlannedCacheMachine(RuleBasedStateMachine):
         self.batches = 0
         self.seen: set[tuple[str, int]] = set()  # partitions that were ever opened
 
-    @initialize(policy=st.sampled_from((Policy.NEXT_READ,) * 3 + tuple(Policy)))
-    def choose(self, policy: Policy) -> None:
-        self.configure(20, 100, policy)
+    @initialize(
+        policy=st.sampled_from((Policy.NEXT_READ,) * 3 + tuple(Policy)),
+        get_cost_bytes=st.sampled_from((0, 4)),
+    )
+    def choose(self, policy: Policy, get_cost_bytes: int) -> None:
+        self.configure(20, 100, policy, get_cost_bytes=get_cost_bytes)
 
     @rule(
         name=st.sampled_from(PLANS),
@@ -202,13 +205,25 @@ class PlannedCacheMachine(RuleBasedStateMachine):
         max_runs=st.sampled_from((100, 100, 3)),
         policy=st.sampled_from(Policy),
         max_life_s=st.sampled_from((inf, inf, 30, 150)),
+        get_cost_bytes=st.sampled_from((0, 4, 100)),
     )
     def configure(
-        self, max_bytes: int, max_runs: int, policy: Policy, max_life_s: float = inf
+        self,
+        max_bytes: int,
+        max_runs: int,
+        policy: Policy,
+        max_life_s: float = inf,
+        get_cost_bytes: int = 0,
     ) -> None:
         ttl = replace(TTL, max_life_s=max_life_s)
         settings = Settings(
-            max_bytes, max_runs, ttl, policy, max_requeues=1, continue_s=CONTINUE_S
+            max_bytes,
+            max_runs,
+            ttl,
+            policy,
+            max_requeues=1,
+            continue_s=CONTINUE_S,
+            get_cost_bytes=get_cost_bytes,
         )
         self.cache.runs.configure(settings, self.now_s)
 

@@ -141,9 +141,27 @@ def test_a_consumer_that_has_not_begun_is_expected_from_its_start_on() -> None:
     partition_read = opened(forecast, 0, RUNS, "p")
     read(forecast, partition_read, 0, 90)
     assert until(forecast, 20) == inf
-    assert until(forecast, 50) == pytest.approx(90.0, rel=0.01)
-    assert until(forecast, 79) == pytest.approx(119.0, rel=0.01)
+    assert until(forecast, 50) == pytest.approx(45.0)
+    assert until(forecast, 79) == pytest.approx(74.0, rel=0.01)
     assert until(forecast, 80) == inf
+
+
+def test_consumers_of_a_plan_are_expected_as_often_as_they_have_begun() -> None:
+    forecast = Forecast()
+    other = Consumer("b")
+    forecast.begin(Plan("p", (other,) * 3 + (WHOLE,) * 2))
+    forecast.close(opened(forecast, 0, RUNS, who=reader(stage=9)))  # says what is where
+    for stage in (0, 1):
+        begun = opened(forecast, 0, RUNS, "p", who=reader(stage, consumer=other))
+        read(forecast, begun, 0, 30)
+        forecast.close(begun)
+    # In 60 ticks two have begun, so the next in 20; two of the three are of this topic.
+    assert until(forecast, 0) == pytest.approx(30.0)
+    first = opened(forecast, 0, RUNS, "p")
+    assert until(forecast, 0) == 0.0
+    read(forecast, first, 0, 40)
+    # In 100 ticks three have begun, so the next in 25; one of the two is of this topic.
+    assert until(forecast, 0) == pytest.approx(50.0)
 
 
 def test_an_unused_plan_is_expected_later_and_later() -> None:

@@ -10,6 +10,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from sparkcache.demand import Consumer, Consumers, Forecast, PartitionRead, Plan
+from sparkcache.demand.arrivals import soonest as first_of
 from sparkcache.model import Position, ReadToken, RunKey
 from tests.effort import tries
 from tests.unit.demand.forecast_cases import (
@@ -189,12 +190,14 @@ def soonest(forecast: Forecast, offset: float) -> float:
         ]
         if cursor._frontier <= offset < cursor._end:
             waits.append((before + offset - cursor._frontier) * pace)
+    begun = min(waits)
     for waiting in topic.waiting.values():
-        for consumer in waiting.consumers:
+        for consumer, count in waiting.consumers.items():
             begin, end = topic._range_of(consumer)
             if begin <= offset < end:
-                so_far = tick - waiting.since_tick
-                waits.append(so_far + (offset - begin) * topic.pace.pace(tick))
+                way = (offset - begin) * topic.pace.pace(tick)
+                delay = waiting.arrivals.delay(tick, count)
+                waits.append(first_of(begun, way, delay))
     return min(waits)
 
 
