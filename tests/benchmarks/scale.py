@@ -6,6 +6,7 @@ The results of several programs in one: each of them has a `measure` of its own,
 its docstring what it measures, and can be run alone.
 
     scale_planning   plan_s_100k, plan_again_s_100k, plan_mb
+    scale_plans      plan_ms_one, plan_five_over_one, partition_bytes, stage_mb_20k
     scale_small      small_ledgers_s_cold, small_ledgers_s_warm
 """
 
@@ -13,9 +14,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.benchmarks import record, scale_planning, scale_small
+from tests.benchmarks import record, scale_planning, scale_plans, scale_small
 
-PARTS = (scale_planning, scale_small)
+PARTS = (scale_planning, scale_plans, scale_small)
 
 
 def measure() -> dict[str, Any]:

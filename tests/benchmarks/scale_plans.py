@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+PACKAGES = ("pyspark", "boto3", "obstore", "moto")
 TOPIC = "persistent://bench/scale/plans"
 VALUES_BYTES = 1 << 20
 ROUNDS = 7
@@ -216,4 +217,4 @@ class Stage:
 
 
 if __name__ == "__main__":
-    record.run("scale_plans", measure, ("pyspark", "pyarrow"))
+    record.run("scale_plans", measure, PACKAGES)
