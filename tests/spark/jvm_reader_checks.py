@@ -69,6 +69,24 @@ def check_some_columns(world: World) -> None:
     assert both.count() == 2 * world.topic.rows
 
 
+def check_small_ledgers(world: World) -> None:
+    """Their runs lie in memory that they share."""
+    directory = world.directory / "small"
+    for ledger in range(1, 101):
+        entry = Entry((Message(b"%d" % ledger), Message(b"b"))).encode()
+        write_directory(directory, ledger_objects(TOPIC, ledger, [entry]))
+    frame = Topic(directory).load(world.spark)
+    expected = sorted([*(b"%d" % ledger for ledger in range(1, 101)), *[b"b"] * 100])
+    with sparkcache.plan(frame, frame, frame):
+        for _ in range(2):
+            found = frame.select("value").collect()
+            assert sorted(bytes(row["value"]) for row in found) == expected
+        values = frame.select("value")
+        values.collect()
+        assert metric(values, "Runs") == 100
+        assert metric(values, "PythonRows") == 0
+
+
 def check_explain_says_where_and_why(world: World) -> None:
     found = plan_of(world.load())
     assert f"sparkcache topic='{TOPIC}', {IN_JVM}" in found, found
