@@ -27,7 +27,7 @@ from sparkcache.node.status import LIMIT
 from sparkcache.ui.plotted import PLOTTED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -427,7 +427,23 @@ def core() -> str:
     heads = ("nanoseconds", *(f"{int(size):,} topics" for size in sizes))
     return (
         f"{_table(heads, rows)}\nThe same mix of calls takes cachetools' `TLRUCache` "
-        f"{of['over_cachetools']:.1f} times as long.\n"
+        f"{of['over_cachetools']:.1f} times as long.\n{_decisions(of)}"
+    )
+
+
+def _decisions(of: Mapping[str, Any]) -> str:
+    """Return what a decision and a hit cost in microseconds, if it was measured."""
+    if "ns_node_hit" not in of:
+        return ""
+    costs = of["ns_evict_by_consumers"]
+    row = [f"{cost / 1000:.0f}" for cost in costs.values()]
+    heads = [f"{int(number):,} consumers" for number in costs]
+    table = _table(
+        ("microseconds", *heads), [("take or replace a run, by next read", *row)]
+    )
+    return (
+        f"\n{table}\nA node needs {of['ns_node_hit'] / 1000:.0f} us for a hit, without "
+        "its sockets.\n"
     )
 
 

@@ -30,9 +30,8 @@ if TYPE_CHECKING:
     from sparkcache.demand.topic_pace import TopicPace
     from sparkcache.model import ReadToken
 
-# A speed is estimated again before it has changed by 2 %: after so many ticks, or after
-# that share of the scan's ticks so far.
-_SPEED_TICKS = 8
+# A speed is estimated again before it has changed by 2 %: after that share of its half-
+# life, or of the scan's ticks so far.
 _SPEED_SHARE = 0.02
 
 ScanId: TypeAlias = "tuple[int, str, int]"  # stage, plan of partitions, copy
@@ -215,8 +214,8 @@ class Cursor:
     def _estimate(self, tick: int) -> None:
         self._recent = self._speed.at(tick)
         self.least_pace = 0.0 if self._recent is None else 1.0 / self._recent
-        still = min(_SPEED_TICKS, _SPEED_SHARE * (tick - self._begun_tick))
-        self._until_tick = tick + max(still, 1)
+        ticks = min(self._speed.half_life, tick - self._begun_tick)
+        self._until_tick = tick + max(_SPEED_SHARE * ticks, 1)
 
     def _approach(self) -> None:
         """Approach what the scan has still to read."""

@@ -139,6 +139,17 @@ def test_speed_is_a_share_in_what_goes_on() -> None:
     assert seldom.at(tick) == pytest.approx(10.0, rel=0.05)
 
 
+def test_among_a_thousand_readers_the_speed_of_one_does_not_swing() -> None:
+    speed = Speed(0)
+    for move in range(1, 50):
+        speed.add(100.0, move * 1000)
+    seen = [speed.at(tick) for tick in range(49_000, 50_000, 10)]
+    assert seen == pytest.approx([0.1] * len(seen), rel=0.1)
+    stood = speed.at(149_000)
+    assert stood is not None
+    assert stood < 0.1 / 100
+
+
 def test_a_reader_that_stands_still_is_estimated_slower_and_slower() -> None:
     speed = Speed(0)
     assert speed.at(0) is None
