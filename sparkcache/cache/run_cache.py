@@ -114,7 +114,9 @@ class RunCache(Engine[V]):
     def peek(self, key: RunKey, now_s: float) -> CachedRun[V] | None:
         """Look up a run without any effect."""
         run = self._runs.get(key)
-        return None if run is None or self._is_overdue(run, now_s) else run
+        if run is None or now_s < self._expiry.end_s(run):
+            return run  # as mostly
+        return None if self._is_overdue(run, now_s) else run
 
     def keys_of(self, topics: Collection[str]) -> list[RunKey]:
         """Return the keys of all runs of some topics, overdue runs included."""
@@ -140,6 +142,9 @@ class RunCache(Engine[V]):
         """
         settings, accounting = self._settings, self.accounting
         size_bytes = settings.rounded(size_bytes)
+        if self.has_spare(size_bytes):
+            accounting.reserve(size_bytes)
+            return Slot(size_bytes), []
         if not accounting.could_fit(size_bytes, settings.max_bytes, settings.max_runs):
             self.counters.refused += 1
             return None, []
@@ -410,8 +415,6 @@ class RunCache(Engine[V]):
         )
 
     def _is_overdue(self, run: CachedRun[V], now_s: float) -> bool:
-        if now_s < self._expiry.end_s(run):
-            return False
         if self._expiry.is_past_max_age(run, now_s):
             return True
         return self._expiry.is_past_ttl(run, now_s) and not self._evictions.spares(run)
@@ -494,8 +497,9 @@ class RunCache(Engine[V]):
             self.counters.wasted_bytes += run.size_bytes
         del self._runs[run.key]
         topic = run.key.ledger.topic
-        del self._topics[topic][run]
-        if not self._topics[topic]:
+        runs = self._topics[topic]
+        del runs[run]
+        if not runs:
             del self._topics[topic]
 
     def _count_expired(self, removed: list[CachedRun[V]]) -> None:
