@@ -108,7 +108,8 @@ def read_indexes(
 
 
 def _key_of(index: ObjectId) -> bytes:
-    return blake2b(f"{index.version} {index.uri}".encode(), digest_size=16).digest()
+    named = f"{index.version} {index.uri}".encode(errors="surrogateescape")
+    return blake2b(named, digest_size=16).digest()
 
 
 def _read(

@@ -28,8 +28,7 @@ reader makes one more request; if its neighbours are not held, one less. What ev
 costs is the size of the run, and more or less by a share of the price: a quarter, since
 others of the extent go with the run, and at most half of its size. (More saves requests
 at the cost of bytes, and of both together.) The run goes that has the most ticks until
-it is read for what it costs. A new run is treated as if its successor were held: that
-comes next.
+it is read for what it costs.
 
 Source: Belady's MIN (1966), which evicts the run that is needed last and knows it from
 the trace. Different here: it is estimated from plans and cursors.
@@ -102,22 +101,25 @@ class _TopicRuns(Generic[V]):
     def requests(self, order_key: tuple[float, int]) -> int:
         """Return how many more requests loads make if the run at a place goes."""
         index = self.runs.index(order_key)
-        key = self.runs[order_key].key
-        return 1 - (not self.is_before(index, key)) - (not self.is_after(index, key))
+        return self._joins(index, self.runs[order_key].key, index + 1) - 1
 
-    def is_before(self, index: int, key: RunKey) -> bool:
-        """Return whether the run before an index ends where another begins."""
-        if index == 0:
-            return False
-        other: RunKey = self.runs.peekitem(index - 1)[1].key
-        return other.ledger == key.ledger and other.run.last + 1 == key.run.first
+    def requests_without(self, key: RunKey, offset: float) -> int:
+        """Return how many more requests loads make if a new run is not held."""
+        index = self.runs.bisect_left((offset,))
+        return self._joins(index, key, index) - 1
 
-    def is_after(self, index: int, key: RunKey) -> bool:
-        """Return whether the run after that at an index begins where one ends."""
-        if index + 1 >= len(self.runs):
-            return False
-        other: RunKey = self.runs.peekitem(index + 1)[1].key
-        return other.ledger == key.ledger and key.run.last + 1 == other.run.first
+    def _joins(self, index: int, key: RunKey, following: int) -> int:
+        """Return how many neighbours of a run are held, before `index` or following."""
+        joins = 0
+        if index > 0:
+            before: RunKey = self.runs.peekitem(index - 1)[1].key
+            is_next = before.run.last + 1 == key.run.first
+            joins += is_next and before.ledger == key.ledger
+        if following < len(self.runs):
+            after: RunKey = self.runs.peekitem(following)[1].key
+            is_next = key.run.last + 1 == after.run.first
+            joins += is_next and after.ledger == key.ledger
+        return joins
 
     def last_before(self, offset: float) -> CachedRun[V] | None:
         """Return the last unpinned run before an offset."""
@@ -235,8 +237,7 @@ class NextRead(Generic[V]):
         topic = self._topics.get(name)
         if topic is None or not self.get_cost_bytes:
             return ticks
-        index = topic.runs.bisect_left((offset,))
-        return ticks / self._cost(size_bytes, int(topic.is_before(index, key)))
+        return ticks / self._cost(size_bytes, topic.requests_without(key, offset))
 
     def all(self) -> list[CachedRun[V]]:
         """List all runs, the next to be evicted first. For tests: O(n)."""

@@ -77,6 +77,14 @@ def only_warning(caplog: pytest.LogCaptureFixture) -> str:
     return record.getMessage()
 
 
+def clear(executor: Executor) -> None:
+    """Have a node evict all runs."""
+    channel: Channel[ToTask] = Channel(executor.address.connect(DEADLINE_S), ToTask)
+    with closing(channel):
+        channel.send(Clear())
+        until(lambda: executor.metrics().runs == executor.metrics().in_flight == 0)
+
+
 def load_twice_at_once(executor: Executor) -> None:
     """Have a node load for two tasks of stage 2 while its first loader hangs."""
     scan = executor.scan()
@@ -84,10 +92,7 @@ def load_twice_at_once(executor: Executor) -> None:
         executor.read(2, replace(scan, slices=(run_slice,)))
         for run_slice in (scan.slices[0], scan.slices[-1])
     )
-    channel: Channel[ToTask] = Channel(executor.address.connect(DEADLINE_S), ToTask)
-    with closing(channel):
-        channel.send(Clear())
-        until(lambda: executor.metrics().runs == executor.metrics().in_flight == 0)
+    clear(executor)
     loader = processes(executor)[1]
     os.kill(loader, signal.SIGSTOP)
     waiting = threading.Thread(target=digest, args=(first,))

@@ -14,7 +14,7 @@ from sparkcache.storage import Traffic, open_storage
 from sparkcache_pulsar.testing import StoredObject, synthetic_topic
 from tests import gateway, leaks
 from tests.integration.executor import TOPIC, Executor, digest, until
-from tests.integration.nodes import CONFIG, only_warning
+from tests.integration.nodes import CONFIG, clear, only_warning
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,11 +67,11 @@ def executor(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Executor]:
-    """An executor whose node holds nothing, so that each read is one of the storage."""
+    """An executor whose node loads what its tasks read."""
     directory = tmp_path / "executor"
     directory.mkdir()
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(directory))
-    config = replace(CONFIG, max_bytes=0, **access(server))
+    config = replace(CONFIG, **access(server))
     executor = Executor(directory, f"s3://{BUCKET}", config)
     yield executor
     shutil.rmtree(directory, ignore_errors=True)
@@ -100,6 +100,7 @@ def test_a_node_finds_credentials_that_are_replaced(
 ) -> None:
     scan = executor.scan()
     content = digest(executor.read(0, scan))
+    clear(executor)
     replace_user(server, credentials)
     assert digest(executor.read(1, scan)) == content
     assert caplog.records == []
@@ -114,6 +115,7 @@ def test_a_task_reads_for_itself_while_only_the_node_is_refused(
 ) -> None:
     scan = executor.scan()
     content = digest(executor.read(0, scan))
+    clear(executor)
     server.dismiss("first")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "owner")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "owners")

@@ -398,14 +398,23 @@ def test_neighbours_count_as_they_are_when_a_run_goes() -> None:
     cache.check()
 
 
-def test_a_new_run_counts_as_if_its_successor_were_held() -> None:
-    forecast, cache = priced({A[0]: 1, B[0]: 9.5, B[1]: 8})
-    forecast.ticks[A[1]] = 10.4  # between run 0 and its successor
-    slot, evicted = cache.reserve(100, 0, A[1])
-    assert slot
-    assert keys(evicted) == [B[0]]
-    forecast.ticks[A[4]] = 9  # beside no run that is held
-    assert cache.reserve(100, 0, A[4]) == (None, [])
+@pytest.mark.parametrize(
+    ("new", "ticks", "is_admitted"),
+    [
+        pytest.param(1, 10.4, True, id="between two, though later"),
+        pytest.param(3, 10.4, False, id="beside one, and later"),
+        pytest.param(3, 9.4, True, id="beside one, and sooner"),
+        pytest.param(4, 9.0, False, id="alone, though sooner"),
+    ],
+)
+def test_a_get_more_or_less_counts_for_a_new_run(
+    new: int, ticks: float, is_admitted: bool
+) -> None:
+    forecast, cache = priced({A[0]: 1, A[2]: 1, B[0]: 9.5, B[1]: 8})
+    forecast.ticks[A[new]] = ticks  # while run 0 of the other ledger is evicted at 9.5
+    slot, evicted = cache.reserve(100, 0, A[new])
+    assert (slot is not None) == is_admitted
+    assert keys(evicted) == [B[0]] * is_admitted
     cache.check()
 
 

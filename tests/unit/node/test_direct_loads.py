@@ -69,8 +69,9 @@ def test_of_three_in_turns_a_third_is_held_and_the_rest_loaded_directly() -> Non
     counts: list[Metrics] = []
     for _ in range(3):
         for part in range(10):
+            whole = run_slice(part, 0, 9, runs=9)
             reader = world.reader(
-                run_slice(part, 0, 9, runs=9),
+                replace(whole, topic_offset=part * 9 * STORED),
                 stage=len(counts),
                 part=part,
                 plans=plans,
