@@ -8,6 +8,8 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from sparkcache.config import CacheConfig
+from sparkcache.metrics import Metrics
+from sparkcache.source.driver.node_rpc import node_metrics
 from sparkcache.source.planning.consumers import scans_of
 from sparkcache_pulsar.testing import (
     Codec,
@@ -37,6 +39,20 @@ def settings_for(endpoint: str, **settings: Any) -> CacheConfig:
     return CacheConfig(
         endpoint=endpoint, path_style=True, region="us-east-1", **settings
     )
+
+
+class Node:
+    """What the session's node has counted since the test began."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._before = self._total()
+
+    def counted(self) -> Metrics:
+        return self._total() - self._before
+
+    def _total(self) -> Metrics:
+        return sum(node_metrics(self._spark).values(), Metrics())
 
 
 @dataclass(frozen=True)

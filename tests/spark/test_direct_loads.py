@@ -9,12 +9,10 @@ import pytest
 import sparkcache
 from sparkcache import CacheConfig
 from sparkcache.cache import Policy, Settings, Ttl
-from sparkcache.metrics import Metrics
 from sparkcache.simulate import simulate
-from sparkcache.source.driver.node_rpc import node_metrics
 from sparkcache.source.driver.registration import name_of_installed
 from sparkcache.trace import parse
-from tests.spark.spark_topics import Topic
+from tests.spark.spark_topics import Node, Topic
 from tests.spark.test_losses import flip_a_bit, losses
 
 if TYPE_CHECKING:
@@ -27,20 +25,6 @@ pytestmark = pytest.mark.spark
 
 MAX_BYTES = "spark.sparkcache.maxBytes"
 LONG = Ttl(create_s=1e6, after_read_s=None, expected_s=1e6)
-
-
-class Node:
-    """What the session's node has counted since the test began."""
-
-    def __init__(self, spark: SparkSession) -> None:
-        self._spark = spark
-        self._before = self._total()
-
-    def counted(self) -> Metrics:
-        return self._total() - self._before
-
-    def _total(self) -> Metrics:
-        return sum(node_metrics(self._spark).values(), Metrics())
 
 
 @pytest.fixture

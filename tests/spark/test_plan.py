@@ -10,12 +10,10 @@ import pytest
 import sparkcache
 from sparkcache import ConfigError
 from sparkcache.cache import Policy, Settings, Ttl
-from sparkcache.metrics import Metrics
 from sparkcache.model import Position
 from sparkcache.simulate import simulate
-from sparkcache.source.driver.node_rpc import node_metrics
 from sparkcache.trace import parse
-from tests.spark.spark_topics import TOPIC, Topic, consumers_of, write
+from tests.spark.spark_topics import TOPIC, Node, Topic, consumers_of, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,20 +24,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 LONG = Ttl(create_s=1e6, after_read_s=None, expected_s=1e6)
-
-
-class Node:
-    """What the session's node has counted since the test began."""
-
-    def __init__(self, spark: SparkSession) -> None:
-        self._spark = spark
-        self._before = self._total()
-
-    def counted(self) -> Metrics:
-        return self._total() - self._before
-
-    def _total(self) -> Metrics:
-        return sum(node_metrics(self._spark).values(), Metrics())
 
 
 @pytest.fixture
